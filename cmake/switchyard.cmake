@@ -1,0 +1,105 @@
+# The verbs of the build: flags every target shares, outside libraries, and one way to add a library, a program and a test.
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "build type" FORCE)
+endif()
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+set(SANITIZE "" CACHE STRING "sanitizers for every target, such as address,undefined")
+option(WERROR "treat warnings as errors" OFF)
+
+include(GNUInstallDirs)
+include(CTest)
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS C)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
+find_package(MPI REQUIRED COMPONENTS C)
+
+# Every target's flags: one interface target, so that nothing is set twice. Includes start at the root.
+add_library(switchyard_flags INTERFACE)
+target_include_directories(switchyard_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(switchyard_flags INTERFACE _GNU_SOURCE SWITCHYARD_VERSION="${PROJECT_VERSION}")
+# -ffp-contract=off: one expression, one result, whatever the compiler would like to fuse; kernels fuse by hand.
+target_compile_options(switchyard_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -ffp-contract=off
+  $<$<BOOL:${WERROR}>:-Werror>)
+target_link_libraries(switchyard_flags INTERFACE Threads::Threads m)
+if(SANITIZE)
+  target_compile_options(switchyard_flags INTERFACE -fsanitize=${SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(switchyard_flags INTERFACE -fsanitize=${SANITIZE})
+endif()
+
+# switchyard_library(NAME [LINK target…] FILES file…): a static library of this folder's files.
+function(switchyard_library name)
+  cmake_parse_arguments(arg "" "" "LINK;FILES" ${ARGN})
+  if(arg_FILES)
+    add_library(${name} STATIC ${arg_FILES})
+    target_link_libraries(${name} PUBLIC switchyard_flags ${arg_LINK})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE switchyard_flags ${arg_LINK})
+  endif()
+endfunction()
+
+# switchyard_program(NAME LINK target… FILES file…): a program that `cmake --install` puts into bin/.
+function(switchyard_program name)
+  cmake_parse_arguments(arg "" "" "LINK;FILES" ${ARGN})
+  add_executable(${name} ${arg_FILES})
+  target_link_libraries(${name} PRIVATE switchyard_flags ${arg_LINK})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+# switchyard_unit(NAME LABEL [TIMEOUT seconds] LINK target… FILES file…): a cmocka program, run by ctest as LABEL.NAME.
+function(switchyard_unit name label)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LINK;FILES" ${ARGN})
+  if(NOT CMOCKA_FOUND)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(test_${name} ${arg_FILES})
+  target_link_libraries(test_${name} PRIVATE switchyard_flags ${arg_LINK} PkgConfig::CMOCKA)
+  add_test(NAME ${label}.${name} COMMAND test_${name})
+  set_tests_properties(${label}.${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT}
+    ENVIRONMENT "SWITCHYARD_SOURCE=${CMAKE_SOURCE_DIR};SWITCHYARD_BIN=${CMAKE_BINARY_DIR}/bin")
+endfunction()
+
+# switchyard_script(NAME LABEL [TIMEOUT seconds] COMMAND word…): a script that drives the real programs. It finds the source tree in
+# $SWITCHYARD_SOURCE, the programs in $SWITCHYARD_BIN; exit code 77 means skipped (and ctest counts it as such).
+function(switchyard_script name label)
+  cmake_parse_arguments(arg "" "TIMEOUT" "COMMAND" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_test(NAME ${label}.${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${label}.${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "SWITCHYARD_SOURCE=${CMAKE_SOURCE_DIR};SWITCHYARD_BIN=${CMAKE_BINARY_DIR}/bin;SWITCHYARD_BUILD=${CMAKE_BINARY_DIR}")
+endfunction()
+
+# What was found and what was not, in one place at the end of configuring.
+function(switchyard_summary)
+  find_program(NVCC nvcc HINTS /usr/local/cuda/bin)
+  find_library(NCCL_LIBRARY nccl)
+  message(STATUS "switchyard ${PROJECT_VERSION}: MPI ${MPI_C_VERSION}, OpenMP ${OpenMP_C_VERSION}")
+  foreach(pair "CUDA compiler:${NVCC}" "NCCL:${NCCL_LIBRARY}" "cmocka (tests):${CMOCKA_LIBRARIES}")
+    string(REGEX MATCH "^([^:]*):(.*)$" _ ${pair})
+    if(CMAKE_MATCH_2 MATCHES "NOTFOUND$" OR CMAKE_MATCH_2 STREQUAL "")
+      message(STATUS "  ${CMAKE_MATCH_1}: absent, not required")
+    else()
+      message(STATUS "  ${CMAKE_MATCH_1}: found")
+    endif()
+  endforeach()
+endfunction()

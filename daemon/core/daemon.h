@@ -1,0 +1,51 @@
+// The daemon's heart: one struct, one lock, one tick. The HTTP threads and the tick thread meet only here. Requests answer with JSON that
+// the HTTP layer sends unchanged and the CLI prints with --json, so each shape is described once: here, and in schema/openapi.yaml.
+#pragma once
+#include "schema/base/error.h"
+#include "schema/base/json.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct daemon;
+
+struct daemon_options {
+    const char *home;           // SWITCHYARD_HOME, absolute
+    const char *trackio;        // TRACKIO_DIR, absolute
+    const char *worker;         // path of switchyard-worker
+    const char *job_script;     // path of job.sh (written to home at start from an embedded copy)
+};
+
+// Takes the home's flock (one daemon a home), opens the stores, finds running jobs again.
+int daemon_open(struct daemon **daemon, const struct daemon_options *options, struct error *err);
+void daemon_close(struct daemon *daemon);
+// One round: poll executors, ingest records, judge states, start what is ready. Returns milliseconds until the next one should run.
+int daemon_tick(struct daemon *daemon);
+// Wakes the tick loop (after a submission or a cancel). daemon_wait sleeps until then or the timeout.
+void daemon_wake(struct daemon *daemon);
+void daemon_wait(struct daemon *daemon, int timeout_ms);
+
+// HTTP status that a failed request should answer with: 400 bad request, 404 no such run, 409 not possible in this state, 500.
+struct answer { int status; struct json *body; struct error error; };
+void answer_release(struct answer *answer);
+
+// body: {"path", "text", "name"|null, "environment": {…}, "runs": [resolved spec JSON, …]}. 201: {"runs": [{"project","name","run_id","kind"}]}
+void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer);
+// {"runs": [{project, name, run_id, kind, state, reason, attempt, step, iterations, progress 0..1, eta_seconds|null, loss|null,
+//   validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first
+void daemon_list(struct daemon *daemon, const char *project, struct answer *answer);
+// The list's members and attempts [{number, job_id, state, started, ended, code, signal}], provenance {}, plan {}, spec {}, last {metric:value},
+// events […], argv […], metrics [names], needs […]
+void daemon_show(struct daemon *daemon, const char *run, struct answer *answer);
+// series_read's object under "metrics", and "run", "last_step"
+void daemon_metrics(struct daemon *daemon, const char *run, const char *const *names, size_t count, int64_t after_step, int64_t max_points, struct answer *answer);
+// {"a","b": summaries, "step": last common step, "metrics": {name: {"a","b","difference"}}, "configuration": [{"key","a","b"}] (differences only),
+//  "predicted": [{"name","a","b","measured_a","measured_b","unit"}], "same_data": true|false|null (sample hashes of common steps), "facts": {code, image, data: same or both}}
+void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct answer *answer);
+void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer);  // 202
+void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer);   // 202; a new attempt that resumes
+// Events after `after` (all runs), waiting up to wait_ms for the first: {"events": […], "last": id}
+void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct answer *answer);
+// Opens a file of the run for reading (logs): stream "stdout" | "stderr" of attempt (0: last). Opened beneath the run directory only. -1 and answer on failure.
+int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer);
+// {version, pid, started, home, trackio, cores, runs_alive}
+void daemon_health(struct daemon *daemon, struct answer *answer);

@@ -1,0 +1,90 @@
+// switchyard.db: what the daemon knows of experiments, runs, attempts and events. One connection, used under the daemon's lock; one
+// transaction a call. Migrations are numbered (schema/switchyard.sql holds version 1; PRAGMA user_version says where a file is).
+// Strings inside rows belong to the row (state_run_release).
+#pragma once
+#include "schema/base/error.h"
+#include "schema/base/json.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum run_state {
+    RUN_CREATED, RUN_QUEUED, RUN_SUBMITTED, RUN_PENDING, RUN_RUNNING, RUN_FINISHING, // alive
+    RUN_SUCCEEDED, RUN_FAILED, RUN_CANCELLED, RUN_TIMED_OUT, RUN_OUT_OF_MEMORY, RUN_LOST // ended
+};
+const char *run_state_name(enum run_state state);                  // "queued", …
+bool run_state_parse(enum run_state *state, const char *name);
+static inline bool run_state_ended(enum run_state state)
+{
+    return state >= RUN_SUCCEEDED;
+}
+
+struct state;
+int state_open(struct state **state, const char *path, struct error *err); // makes or migrates; refuses network file systems and newer versions
+void state_close(struct state *state);
+
+struct run_row {
+    int64_t id;
+    int64_t experiment;            // the submission it came with
+    char project[65], name[65];    // unique together
+    char run_id[33];               // random, also the tag of its processes
+    char kind[16];                 // train, tokenize, check
+    enum run_state state;
+    char *reason;                  // why it is in this state, a sentence; may be NULL
+    char *directory;               // absolute
+    char *executor;                // local, …
+    char *dataset_key;             // kind tokenize: content key of what it makes; NULL otherwise
+    double created, started, ended; // wall seconds, 0: not yet
+    int64_t attempt;               // last attempt, 0: none yet
+    int64_t iterations;            // planned steps (train), 0 otherwise
+    struct json *spec, *plan, *provenance;
+    bool cancel_requested;
+};
+void run_row_release(struct run_row *row);
+
+struct attempt_row {
+    int64_t run, number;
+    char *job;                     // executor's job id: pid for local
+    double job_started;            // the scheduler's or process table's start time of that job: (job, job_started) is never reused
+    char *state;                   // running, succeeded, …
+    double started, ended;
+    int64_t code;                  // exit code, -1: none
+    int64_t ended_by_signal;
+    int64_t ingest_offset, ingest_sequence; // cursor into this attempt's records.jsonl
+};
+
+int64_t state_add_experiment(struct state *state, const char *project, const char *spec_path, const char *spec_text, struct error *err);
+// Stores the run in state created; row->name may end in "-" : then the next free number is appended and written back. Fails if the name is taken.
+int state_add_run(struct state *state, struct run_row *row, struct error *err);
+int state_add_need(struct state *state, int64_t run, int64_t needed_run, struct error *err);
+
+typedef void state_run_visitor(void *context, const struct run_row *row);
+int state_find_run(struct state *state, const char *project, const char *name, struct run_row *row, struct error *err); // 0 found, 1 none
+int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err);                            // 0 found, 1 none
+// A run by what a person types: "project/name", or "name" where it names one run only (2 = several; err lists them).
+int state_resolve_run(struct state *state, const char *text, struct run_row *row, struct error *err);
+int state_each_run(struct state *state, const char *project, bool alive_only, state_run_visitor *visit, void *context, struct error *err);
+int state_dataset_run(struct state *state, const char *dataset_key, struct run_row *row, struct error *err);            // newest tokenize run of that key; 1 none
+int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, size_t *count, struct error *err);
+
+// The only way a state changes: run and event in one transaction. witness: "scheduler", "exit record", "heartbeat", "user", "daemon".
+int state_change(struct state *state, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err);
+int state_request_cancel(struct state *state, int64_t run, struct error *err);
+// An event that changes no state (non-finite loss, resumed, checkpoint, warning).
+int state_add_event(struct state *state, int64_t run, const char *kind, const char *text, const char *witness, double when, struct error *err);
+struct json *state_events(struct state *state, int64_t run, struct error *err);         // [{id, time, kind, from, to, reason, witness}]
+// Events of all runs with id > after, oldest first: the live stream. At most 500.
+struct json *state_events_after(struct state *state, int64_t after, struct error *err); // […, "run": "project/name"]
+
+int state_put_attempt(struct state *state, const struct attempt_row *attempt, struct error *err); // insert or update
+int state_get_attempt(struct state *state, int64_t run, int64_t number, struct attempt_row *attempt, struct error *err); // 1 none
+void attempt_row_release(struct attempt_row *attempt);
+struct json *state_attempts(struct state *state, int64_t run, struct error *err);
+int state_set_provenance(struct state *state, int64_t run, const struct json *provenance, struct error *err);
+
+// Records that do not belong in Trackio: kept aside lines, superseded rows, expert loads, data hashes.
+int state_keep_aside(struct state *state, int64_t run, int64_t attempt, int64_t offset, const char *raw, size_t bytes, const char *why, struct error *err);
+int state_add_note(struct state *state, int64_t run, int64_t attempt, int64_t step, const char *kind, const struct json *body, struct error *err); // expert_load, data, checkpoint, start, end
+struct json *state_notes(struct state *state, int64_t run, const char *kind, int64_t after_step, int64_t limit, struct error *err);
+int state_begin(struct state *state, struct error *err);  // for batches of the calls above
+int state_commit(struct state *state, struct error *err);
+void state_rollback(struct state *state);

@@ -1,0 +1,50 @@
+#include "schema/base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static double read_clock(clockid_t which)
+{
+    struct timespec now;
+    clock_gettime(which, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+double clock_wall(void)
+{
+    return read_clock(CLOCK_REALTIME);
+}
+
+double clock_steady(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+void clock_text(char out[CLOCK_TEXT], double wall)
+{
+    double whole = floor(wall);
+    int micros = (int)floor((wall - whole) * 1e6);
+    time_t seconds = (time_t)whole;
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    size_t used = strftime(out, CLOCK_TEXT, "%Y-%m-%dT%H:%M:%S", &utc);
+    char fraction[16];
+    snprintf(fraction, sizeof fraction, ".%06d", micros % 1000000);
+    strcpy(out + used, fraction);
+    strcat(out, "+00:00");
+}
+
+double clock_parse(const char *text)
+{
+    struct tm utc = {0};
+    double seconds;
+    int used = 0;
+    if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%lf+00:00%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &seconds,
+            &used) != 6 || used == 0)
+        return NAN;
+    utc.tm_year -= 1900;
+    utc.tm_mon -= 1;
+    return (double)timegm(&utc) + seconds;
+}

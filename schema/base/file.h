@@ -1,0 +1,28 @@
+// Files as both programs need them: whole reads with a limit, atomic replacement, directories, and what kind of file system it is.
+#pragma once
+#include "schema/base/error.h"
+#include "schema/base/text.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+// Appends the whole file to out; more than out->limit bytes is an error.
+int file_read(const char *path, struct text *out, struct error *err);
+
+// Replaces path by these bytes: temporary file beside it, fsync, rename, fsync of the directory. A crash leaves the old or the new file.
+int file_write_atomic(const char *path, const void *bytes, size_t count, unsigned mode, struct error *err);
+
+// mkdir -p, mode 0777 less umask. A file in the way is an error that names it.
+int directory_make(const char *path, struct error *err);
+
+// Removes a directory and all beneath it, without following symbolic links. Absent is fine.
+int directory_remove(const char *path, struct error *err);
+
+bool file_exists(const char *path);
+int64_t file_size(const char *path); // bytes; -1 if it is not a regular file
+
+// Name of the network file system under path (or under its nearest existing parent), or NULL if it is a local one. The kinds are those
+// for which Trackio leaves SQLite (nfs, lustre, gpfs, cephfs, beegfs, glusterfs, ocfs2, panfs, cifs, weka…).
+const char *file_network_system(const char *path);
+
+char *path_join(const char *directory, const char *name);                 // free(); an absolute name stays as it is
+char *path_absolute(const char *path, const char *base_directory);        // free(); removes "." and "..", needs no file to exist

@@ -1,0 +1,55 @@
+// The log line: one JSON object a line in records.jsonl, written by rank 0 of the worker, read by the daemon. Lines of kind "metric",
+// "system_metric" and "alert" have exactly the form of Trackio's inbox fragments, so the file imports there without us; all others
+// ("event", "checkpoint", "data", "expert_load", "start", "end") are ours and are skipped by Trackio.
+//
+//   metric      {"kind":"metric","v":1,"project","run","run_id","metrics":{…},"step":N,"timestamp":"…","config":null,"log_id"}
+//   alert       {"kind":"alert","v":1,"project","run","run_id","title","text","level":"info|warn|error","step","timestamp","alert_id"}
+//   event       {"kind":"event","v":1,"run_id","attempt","event":"non_finite_loss|resumed|stopped|…","text","step","timestamp"}
+//   checkpoint  {"kind":"checkpoint","v":1,"run_id","attempt","step","directory","bytes","timestamp"}
+//   data        {"kind":"data","v":1,"run_id","step","samples_sha256"}            hash of the step's token rows, in sample order
+//   expert_load {"kind":"expert_load","v":1,"run_id","step","counts":[[layer 0's E counts],…]}
+//   start       {"kind":"start","v":1,"run_id","attempt","timestamp","worker":{version, device, isa, threads, ranks, libraries…},"resumed_from":step|null}
+//   end         {"kind":"end","v":1,"run_id","attempt","timestamp","code":N,"alltoall_bytes_per_step":N,"peak_memory_bytes":N,"parameters":{…}}
+//
+// log_id and alert_id: the first 32 hex digits of SHA-256 of "<run_id>/<attempt>/<sequence>", sequence counting metric (or alert) lines of
+// the attempt from 0: ingesting a line twice changes nothing.
+#pragma once
+#include "schema/base/json.h"
+#include <stdint.h>
+
+enum { RECORD_LINE_MAX = 4 << 20 }; // bytes a line, newline included
+
+struct record_writer;
+
+// Opens run_directory/attempt-N/records.jsonl for appending. project, name, run_id are stamped on lines.
+struct record_writer *record_writer_open(const char *run_directory, int64_t attempt, const char *project, const char *name,
+    const char *run_id, struct error *err);
+void record_writer_close(struct record_writer *writer);
+
+// Each appends one whole line by one write(2), while no newer attempt directory exists; afterwards returns -1 ("fenced"). Takes its JSON.
+int record_metrics(struct record_writer *writer, int64_t step, struct json *metrics, struct error *err);
+int record_alert(struct record_writer *writer, int64_t step, const char *level, const char *title, const char *text, struct error *err);
+int record_event(struct record_writer *writer, int64_t step, const char *event, const char *text, struct error *err);
+int record_other(struct record_writer *writer, const char *kind, struct json *members, struct error *err); // adds kind, v, run_id, attempt, timestamp
+
+// The identifier described above. out holds 33 bytes.
+void record_identifier(char *out, const char *run_id, int64_t attempt, int64_t sequence, const char *kind);
+
+// ---- reading: a cursor over a growing file ----
+
+struct record_reader {
+    int64_t offset;    // bytes consumed: everything before it has been delivered
+    int64_t sequence;  // lines delivered
+};
+
+// Calls take for each whole line after reader->offset (parsed, or NULL with the raw text if it is malformed: kept aside by the caller,
+// never dropped); waits for a torn last line. At most max_lines. Returns lines taken, or -1. A missing file is 0 lines.
+int64_t record_read(struct record_reader *reader, const char *path, int64_t max_lines,
+    void (*take)(void *context, const struct json *line, const char *raw, size_t raw_bytes, int64_t offset), void *context, struct error *err);
+
+// ---- exit record, heartbeat ----
+
+struct exit_record { int64_t attempt, code; int signal; double started, ended; }; // signal 0: none
+int exit_record_read(struct exit_record *record, const char *path, struct error *err); // 0; -1 also when absent or torn
+int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);    // {"v":1,"time":…,"step":…,"pid":…,"host":…}
+double heartbeat_age(const char *path);                                                // seconds since its time; INFINITY if absent

@@ -1,0 +1,60 @@
+// The parameter table: every logical tensor of a model, once, in one order. The worker allocates by it, the optimizer and the gradient
+// norm walk it, checkpoints are named by it, `plan` counts with it. Names and layouts are Hugging Face's Llama and Mixtral: a weight is
+// [out, in], row major; rotary dimensions are half-split.
+//
+// Order: embed_tokens; then for each layer input_layernorm, q_proj, k_proj, v_proj, o_proj, post_attention_layernorm, then either
+// gate_proj, up_proj, down_proj or the router's gate followed by (w1, w3) of each expert and then w2 of each expert; then norm; then
+// lm_head where embeddings are not tied. So q|k|v, gate|up and all experts' w1|w3 lie side by side in one segment and can be used as one
+// fused matrix.
+#pragma once
+#include "schema/spec/spec.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum param_kind {
+    PARAM_EMBEDDING, PARAM_ATTENTION_NORM, PARAM_Q, PARAM_K, PARAM_V, PARAM_O, PARAM_MLP_NORM, PARAM_GATE, PARAM_UP, PARAM_DOWN,
+    PARAM_ROUTER, PARAM_EXPERT_GATE, PARAM_EXPERT_UP, PARAM_EXPERT_DOWN, PARAM_FINAL_NORM, PARAM_LM_HEAD
+};
+
+enum param_init { INIT_NORMAL, INIT_ONES };
+
+struct param {
+    char name[96];          // model.layers.3.self_attn.q_proj.weight, model.layers.3.block_sparse_moe.experts.5.w1.weight, …
+    enum param_kind kind;
+    int32_t layer;          // -1 outside layers
+    int32_t expert;         // global expert index; -1 for dense tensors
+    int64_t rows, columns;  // a vector has rows 1
+    enum param_init init;
+    double init_std;        // INIT_NORMAL: 0.02, or 0.02/sqrt(2L) for o_proj, down_proj, w2 (spec: model.init.std)
+    bool decay;             // weight decay applies (false for vectors)
+    bool resident;          // held by this rank (experts: only those of its expert-parallel rank)
+    size_t offset;          // elements from the start of its segment (dense, or expert), only if resident
+};
+
+struct param_table {
+    struct param *items;    // logical order, resident or not
+    size_t count;
+    size_t dense_elements;  // sizes of this rank's two segments
+    size_t expert_elements;
+    int64_t local_experts;  // E / EP; 0 for a dense model
+    int64_t first_expert;   // of this rank
+};
+
+// Builds the table as the rank with expert-parallel index ep_rank of ep_size sees it (0 of 1: everything resident).
+void param_table_init(struct param_table *table, const struct spec *spec, int64_t ep_rank, int64_t ep_size);
+void param_table_release(struct param_table *table);
+
+// The item of that kind in that layer (expert -1 for dense kinds); aborts if there is none: a caller's mistake.
+const struct param *param_find(const struct param_table *table, enum param_kind kind, int64_t layer, int64_t expert);
+
+static inline size_t param_elements(const struct param *param)
+{
+    return (size_t)param->rows * (size_t)param->columns;
+}
+
+struct param_count { int64_t total, active; };
+struct param_count param_count(const struct spec *spec); // over the whole model; active: top-k experts a layer
+
+// The initial value of element `index` (global, row-major) of a tensor: counter-based (Philox4x32-10 keyed by seed and name, Box-Muller),
+// so every layout starts equal. Fills out[0..count) for elements first..first+count.
+void param_initial(double *out, const struct param *param, uint64_t seed, size_t first, size_t count);

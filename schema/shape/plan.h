@@ -1,0 +1,19 @@
+// Everything that is known about a run before it starts, in one struct and as JSON: printed by `plan`, stored with the run, shown beside
+// what was measured.
+#pragma once
+#include "schema/shape/cost.h"
+
+struct plan {
+    struct layout layout;
+    struct param_count parameters;
+    double flops_per_token;
+    int64_t tokens_per_step, tokens_total, micro_batches;
+    double bubble;
+    struct memory_cost memory;
+    struct volume_cost volume;
+};
+
+int plan_init(struct plan *plan, const struct spec *spec, struct error *err);
+// {"name", "parameters": {"total", "active"}, "flops_per_token", "tokens_per_step", "tokens_total", "micro_batches", "layout": {…},
+//  "bubble", "memory": {…}, "alltoall_bytes_per_step", "volume": {…}, "learning_rate": [[iteration, rate], …]}
+struct json *plan_to_json(const struct plan *plan, const struct spec *spec);

@@ -1,0 +1,235 @@
+// The spec: what a person asks for, after parsing, checking and overlays: one struct per run. The field table (fields.c) is the single
+// source of keys, types, ranges, defaults and help; this struct only gives them a place. Every member is named as its key.
+//
+// A resolved spec is a value of its own: it owns its strings and depends on no file. It travels as JSON (`spec_to_json`) inside run.json
+// and inside a submission, and comes back by `spec_from_json` through the same table.
+#pragma once
+#include "schema/base/error.h"
+#include "schema/base/json.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct spec_list {  // list of strings
+    char **items;
+    size_t count;
+};
+
+struct spec_pairs { // map of string to string, in the order of the file
+    char **keys;
+    char **values;
+    size_t count;
+};
+
+enum spec_engine { ENGINE_NATIVE, ENGINE_MEGATRON, ENGINE_DEEPSPEED, ENGINE_COMMAND };
+enum spec_executor { EXECUTOR_LOCAL, EXECUTOR_SLURM, EXECUTOR_HF_JOBS };
+enum spec_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REFERENCE };
+enum spec_document { DOCUMENT_PARAGRAPH, DOCUMENT_LINE, DOCUMENT_FILE };
+enum spec_norm { NORM_RMSNORM, NORM_LAYERNORM };
+enum spec_activation { ACTIVATION_SWIGLU, ACTIVATION_GELU };
+enum spec_position { POSITION_ROPE, POSITION_LEARNED, POSITION_NONE };
+enum spec_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 };
+enum spec_dispatcher { DISPATCHER_ALLTOALL, DISPATCHER_ALLGATHER, DISPATCHER_FLEX };
+enum spec_router_dtype { ROUTER_FP32, ROUTER_BF16, ROUTER_FP64 };
+enum spec_score { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SQRTSOFTPLUS };
+enum spec_drop_policy { DROP_PROBS, DROP_POSITION };
+enum spec_moe_loss { MOE_LOSS_AUX, MOE_LOSS_SEQ_AUX, MOE_LOSS_GLOBAL_AUX, MOE_LOSS_Z };
+enum spec_schedule { SCHEDULE_CONSTANT, SCHEDULE_WSD, SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_INVERSE_SQUARE_ROOT };
+enum spec_decay_style { DECAY_EXPONENTIAL, DECAY_LINEAR, DECAY_COSINE, DECAY_MINUS_SQRT };
+enum spec_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+enum spec_recompute_method { RECOMPUTE_UNIFORM, RECOMPUTE_BLOCK };
+enum spec_fusion { FUSION_NONE, FUSION_NATIVE, FUSION_TE };
+
+enum { SPEC_MOE_LOSSES_MAX = 4 };
+
+struct spec_moe_loss_term {
+    enum spec_moe_loss type;
+    double coefficient;
+};
+
+struct spec_moe { // present if experts > 0
+    int64_t experts;                 // E; 0: a dense model
+    int64_t top_k;                   // k
+    int64_t expert_ffn_hidden_size;  // default: model.ffn_hidden_size
+    enum spec_dispatcher dispatcher;
+    bool grouped_gemm;
+    struct spec_moe_loss_term losses[SPEC_MOE_LOSSES_MAX];
+    size_t losses_count;
+    enum spec_router_dtype router_dtype;
+    enum spec_score score_function;
+    bool pre_softmax;
+    double scaling_factor;           // 0: none
+    bool expert_bias;
+    double bias_update_rate;
+    int64_t num_groups, group_topk;  // 0: not group-limited
+    double capacity_factor;          // 0: dropless
+    double eval_capacity_factor;     // 0: as capacity_factor
+    int64_t min_capacity;
+    enum spec_drop_policy drop_policy;
+    bool pad_to_capacity;
+    int64_t shared_expert_size;      // 0: none
+    bool shared_expert_gate;
+    bool residual;
+    int64_t layer_frequency;         // MoE on layers i with i % layer_frequency == 0
+    double input_jitter;             // 0: none
+    bool force_balance;
+    bool per_layer_metrics;
+};
+
+struct spec_model {
+    int64_t layers, hidden_size, ffn_hidden_size, attention_heads;
+    int64_t kv_heads;                // default attention_heads
+    int64_t head_dim;                // default hidden_size / attention_heads
+    int64_t vocab_size;
+    bool tied_embeddings;
+    enum spec_norm norm;
+    double norm_epsilon;
+    enum spec_activation activation;
+    enum spec_position position;
+    double rope_base;
+    double rope_scaling_factor;      // 0: none (Llama-3 scaling)
+    bool bias, qk_norm;
+    int64_t attention_window;        // 0: full causal
+    double attention_dropout, hidden_dropout;
+    struct spec_init { double std; } init;
+    struct spec_moe moe;
+    struct spec_from {               // start from another run's weights; all NULL: from initial values
+        char *run;                   // name of a run in this spec, or <project>/<name>, or <name> in the same project
+        char *path;                  // a checkpoint directory
+        int64_t step;                // 0: the last complete one
+    } from;
+};
+
+struct spec_data {
+    char *text;                      // text or JSONL file (plain or gzip), tokenised on first use
+    enum spec_document document;
+    char *json_key;                  // for .jsonl: the member that holds the text
+    char *prefix;                    // a Megatron pair PREFIX.bin / PREFIX.idx
+    char *manifest;                  // a file of prefixes, one a line
+    char *tokenizer;                 // "byte" or a tokenizer.json
+    char *cache;                     // directory for sample indices; NULL: beside the data
+    double split[3];
+    int64_t sequence_length;
+    bool eod_mask_loss, reset_position_ids, reset_attention_mask;
+};
+
+struct spec_training {
+    int64_t iterations, micro_batch_size, global_batch_size;
+    enum spec_precision precision;
+    bool deterministic;
+    int64_t seed;
+    struct spec_recompute_keys { enum spec_recompute granularity; enum spec_recompute_method method; int64_t layers; } recompute;
+    enum spec_fusion cross_entropy_fusion;
+    bool distributed_optimizer;
+    struct spec_overlap { bool gradient_reduce, parameter_gather; } overlap;
+    struct spec_optimizer { char *name; double beta1, beta2, eps, weight_decay, clip_grad; } optimizer; // clip_grad 0: no clipping
+    struct spec_learning_rate {
+        enum spec_schedule schedule;
+        double peak, minimum, initial;
+        int64_t warmup_iterations, decay_iterations, total_iterations; // decay_iterations: length of the last phase (WSD)
+        enum spec_decay_style decay_style;
+        double expert_peak;          // 0: as peak
+    } learning_rate;
+    struct spec_validation { int64_t interval, iterations; } validation; // interval 0: none
+};
+
+struct spec_parallelism {
+    int64_t tensor, pipeline, context, expert, expert_tensor; // expert_tensor 0: as tensor
+    bool sequence;
+    int64_t virtual_pipeline;        // chunks a rank; 1: not interleaved
+};
+
+struct spec_resources {
+    int64_t nodes;
+    int64_t gpus_per_node;           // 0: none
+    int64_t gpu_memory;              // bytes; 0: not stated
+    int64_t ranks_per_node;          // default: gpus_per_node, else 1
+    int64_t threads_per_rank;        // 0: the machine's share
+    int64_t memory;                  // bytes a node; 0: not stated
+    double time_limit;               // seconds; 0: none
+    enum spec_device device;
+};
+
+struct spec_slurm {
+    bool present;                    // the file has a `slurm:` section
+    char *partition, *account, *qos, *reservation, *constraint, *nodelist, *exclude, *mpi;
+    bool exclusive, requeue;
+    char *signal;
+    double grace;                    // seconds
+};
+
+struct spec_preflight {
+    int64_t dcgm;                    // level 1..4; 0: none
+    struct spec_alltoall { int64_t size; int64_t iterations; double at_least; bool present; } alltoall; // size in bytes, at_least 0..1
+};
+
+struct spec {
+    char *project;
+    char *name;                      // the `runs:` entry this came from; the file's only run is named after the file
+    char *output;                    // absolute, or NULL for $SWITCHYARD_HOME/runs
+    enum spec_engine engine;
+    enum spec_executor executor;
+    char *question;                  // first comment of the file, shown on the compare page; may be NULL
+    struct spec_code { char *path, *commit; } code;
+    struct spec_image { char *path; struct spec_list mounts; } image;
+    struct spec_environment { struct spec_pairs variables; struct spec_list modules; } environment;
+    struct spec_data data;
+    struct spec_model model;
+    struct spec_training training;
+    struct spec_parallelism parallelism;
+    struct spec_resources resources;
+    struct spec_slurm slurm;
+    struct spec_preflight preflight;
+    struct spec_checkpoint { int64_t interval, keep; } checkpoint; // interval 0: only at a stop; keep 0: all
+    struct spec_logging { int64_t interval; bool expert_load; } logging;
+};
+
+// ---- a file of runs ----
+
+struct spec_option {        // one --set path.to.key=value
+    const char *argument;   // as given
+};
+
+struct spec_run {
+    struct spec spec;
+    struct json *unsupported; // array of {key, line, column, message}: set keys that this build validates but cannot run yet
+};
+
+struct spec_file {
+    char *path;             // as given
+    struct spec_run *runs;
+    size_t count;
+    struct text problems;   // every error, each with its place, source line and caret; empty = the file is good
+    struct text warnings;
+    size_t errors;          // how many
+};
+
+// Reads a file and resolves it: `base:`, overlays, --set, ${VAR}, units, cross-field rules. Returns 0 when there is no error; otherwise
+// -1 with everything that is wrong in file->problems. Call spec_file_release in both cases.
+// only: names of runs to keep (NULL: all). options: applied last to each kept run.
+int spec_file_load(struct spec_file *file, const char *path, const char *const *only, size_t only_count,
+    const struct spec_option *options, size_t option_count);
+void spec_file_release(struct spec_file *file);
+
+// ---- a single resolved spec ----
+
+// Every key of the table that is set or has a default, nested as in the file, so that it can be read back.
+struct json *spec_to_json(const struct spec *spec);
+// Through the same table; checks types, ranges and cross-field rules again. 0, or -1 with all faults in err.
+int spec_from_json(struct spec *spec, const struct json *json, struct error *err);
+void spec_init(struct spec *spec);      // all defaults
+void spec_release(struct spec *spec);
+
+// 0 if this build can run the spec; -1 and one line for each set key that it cannot run yet ("key: this build cannot … yet").
+int spec_runnable(const struct spec *spec, struct error *err);
+
+// Documentation of the table: Markdown for people, JSON Schema for editors.
+void spec_schema_markdown(struct text *out);
+struct json *spec_schema_json(void);
+
+// Helpers that every reader of a spec would write otherwise.
+static inline bool spec_is_moe(const struct spec *spec)
+{
+    return spec->model.moe.experts > 0;
+}
+int64_t spec_world_size(const struct spec *spec);         // ranks: nodes × ranks_per_node
+int64_t spec_data_parallel_size(const struct spec *spec); // world / (TP·PP·CP)

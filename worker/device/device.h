@@ -1,0 +1,116 @@
+// A device: a const struct of operations with memory of its own. `reference` (plain loops) is the meaning of every operation; `cpu` is
+// judged by it; `guard` wraps another device and hands out addresses that nobody can dereference, to prove that nobody does.
+//
+// A real number is 4 bytes, or 8 on reference_f64 (for gradient checks); callers never look at it: they hold `void *` and use real_at().
+// Notation: outputs first, then inputs, then dims. T tokens (rows), C hidden, H query heads, G key/value heads, D head size, F ffn width,
+// V vocabulary, E experts, K top-k, B sequences, S positions, R dispatched rows. `d` before a name is its gradient. "+=" marks outputs
+// that are accumulated into; all others are overwritten. Row-major everywhere.
+//
+// Every operation is deterministic: a row of a product has the same bits whatever the number of rows and threads, sums over rows run in
+// row order in fixed blocks, ties go to the lower index.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device_memory {
+    void *(*alloc)(size_t bytes);                                // zeroed; one arena per owner, never inside a step
+    void (*free)(void *at, size_t bytes);
+    void (*zero)(void *at, size_t bytes);
+    void (*upload)(void *to, const void *host, size_t bytes);
+    void (*read_back)(void *host, const void *from, size_t bytes); // waits
+    void (*copy)(void *to, const void *from, size_t bytes);
+    void *(*host_view)(void *at);                                // address a communicator may use directly; NULL: it must stage
+};
+
+enum matrix_use { MATRIX_PLAIN, MATRIX_TRANSPOSED };
+
+struct device_ops {
+    // out(M,N) = or += op(a) · op(b); op(a) is (M,K), op(b) is (K,N). A weight W is [out,in]: forward x·Wᵀ is (PLAIN, TRANSPOSED), the
+    // gradient of x is (PLAIN, PLAIN), the gradient of W is doutᵀ·x (TRANSPOSED, PLAIN, accumulate).
+    void (*matmul)(void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b,
+        bool accumulate);
+    // The same for groups of rows: group g has counts[g] consecutive rows (counts is host memory), its matrix at weights + g·(rows of W · columns of W).
+    // forward: out(R,N) = rows(R,K) · W_gᵀ, W_g [N,K].  dinput: out(R,K) = rows(R,N) · W_g.  dweight: dW_g [N,K] += drows_gᵀ(N,counts) · rows_g(counts,K).
+    // A group's rows get exactly the bits that matmul would give them.
+    void (*grouped_forward)(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
+    void (*grouped_dinput)(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
+    void (*grouped_dweight)(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K); // +=
+
+    void (*embedding_forward)(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C);
+    void (*embedding_backward)(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C); // +=, tokens in order
+
+    // out = x · rstd · weight, rstd(T) = 1/sqrt(mean(x²) + eps).
+    void (*rmsnorm_forward)(void *out, void *rstd, const void *x, const void *weight, size_t T, size_t C, double eps);
+    void (*rmsnorm_backward)(void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T,
+        size_t C); // dx +=, dweight +=
+
+    // Rotates heads `first..first+heads` of rows of `stride` reals in place; row t has position t % S; pairs (i, i + D/2), angle
+    // position · base^(−2i/D). direction +1 forward, −1 for the gradient.
+    void (*rope)(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction);
+
+    // Causal attention over B sequences of S. qkv(T, (H+2G)·D): q heads, then k heads, then v heads. out(T, H·D), lse(B,H,S). Scale 1/sqrt(D).
+    void (*attention_forward)(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D);
+    void (*attention_backward)(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H,
+        size_t G, size_t D);
+
+    // gate_up(T, 2F) = [gate | up]; out(T,F) = silu(gate) · up · scale(T). scale NULL: 1. Backward writes dgate_up and, if scale, dscale(T).
+    void (*swiglu_forward)(void *out, const void *gate_up, const void *scale, size_t T, size_t F);
+    void (*swiglu_backward)(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F);
+
+    void (*add)(void *out, const void *a, const void *b, size_t count);       // out = a + b; out may be a or b
+    void (*scale)(void *x, double factor, size_t count);                      // x *= factor
+    void (*add_ordered)(void *out, const void *parts, size_t ranks, size_t count); // out = parts[0] + parts[1] + …, in that order; parts(ranks, count)
+
+    // Cross-entropy of logits(T,V) against targets(T): losses(T) = logsumexp − logit; logits become dlogits = (softmax − onehot) · factor.
+    // A target < 0 has loss 0 and gradient 0.
+    void (*cross_entropy)(void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor);
+
+    // Router. probs(T,K), choice(T,K): the K largest logits (higher first, then lower index) and their weights: softmax over the chosen,
+    // or, with pre_softmax, their part of the softmax over all E. scores(T,E) = softmax over all E, kept for backward and losses.
+    void (*router_forward)(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax);
+    // dlogits = gradient through probs, plus aux_factor · Σ over experts of counts[e] · d scores[t,e] (the balance loss; aux_factor is
+    // coefficient · E / (K · T²) · upstream; counts(E) on the device).
+    void (*router_backward)(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores,
+        const int32_t *counts, double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax);
+    // counts(E): tokens choosing each expert. balance(1) = E/(K·T²) · Σ_e counts[e] · Σ_t scores[t,e].
+    void (*router_counts)(int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K);
+
+    // The permutation, rows by expert then token: row_token(T·K), row_slot(T·K) = t·K + j of each row, and row_of(T,K) = row of (t,j).
+    void (*permute_plan)(int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T,
+        size_t E, size_t K);
+    void (*gather_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);      // out[r] = in[index[r]]
+    // out[t] = rows[row_of[t,0]] + … in order j = 0..K−1, then + residual[t] if residual is not NULL. The adjoint of gather_rows.
+    void (*combine_rows)(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C);
+
+    // AdamW, in place: g = gradient · gradient_factor; param −= rate · (m̂/(sqrt(v̂)+eps) + decay·param). step counts from 1.
+    void (*adamw)(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
+        double beta2, double eps, double decay, int64_t step);
+
+    // Host results. Squares are added in double, in element order within fixed blocks.
+    double (*sum_of_squares)(const void *x, size_t count);
+    double (*sum)(const void *x, size_t count);
+    int64_t (*count_zeros)(const void *x, size_t count);
+
+    // Conversion at the edge: host doubles to device reals and back.
+    void (*from_double)(void *to, const double *host, size_t count);
+    void (*to_double)(double *host, const void *from, size_t count);
+};
+
+struct device {
+    const char *name;   // "reference", "reference_f64", "cpu", "guard(…)"
+    const char *isa;    // what its kernels use: "plain", "avx2", "avx512"
+    size_t real_bytes;  // 4 or 8
+    const struct device_memory *memory;
+    const struct device_ops *ops;
+};
+
+static inline void *real_at(const struct device *device, void *base, size_t index)
+{
+    return (char *)base + index * device->real_bytes;
+}
+
+const struct device *device_reference(void);
+const struct device *device_reference_f64(void);
+const struct device *device_cpu(int threads);                      // threads ≥ 1, fixed for the process
+const struct device *device_guard(const struct device *inner);     // for tests

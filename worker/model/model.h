@@ -1,0 +1,50 @@
+// The model: a Llama-style decoder, dense or with experts, spelled out block by block with device operations: no graph, no autograd.
+// It owns parameters, gradients and activations (one arena each, allocated at model_new by the parameter table); the train loop calls
+// forward and backward for each micro batch.
+#pragma once
+#include "schema/shape/params.h"
+#include "worker/device/device.h"
+#include "worker/parallel/parallel.h"
+
+struct segment {        // parameters of one kind: every resident tensor of the table at its offset
+    void *params, *gradients;   // device memory
+    size_t count;               // reals
+};
+
+struct model {
+    const struct spec *spec;
+    const struct device *device;
+    const struct parallel *parallel;
+    struct param_table table;
+    struct segment dense, experts;
+    struct activations *activations; // opaque: model/activations.h
+    struct moe_statistics *moe;      // opaque: accumulated since model_statistics_reset
+};
+
+// sequences: micro batch size B. Parameters start from param_initial(seed).
+int model_new(struct model **model, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err);
+void model_free(struct model *model);
+
+// Address of a tensor (or its gradient) on the device; NULL if its expert is not resident.
+void *model_param(const struct model *model, const struct param *param);
+void *model_gradient(const struct model *model, const struct param *param);
+
+// One micro batch: tokens and targets (B,S) are host memory, targets < 0 are not counted. Returns the mean loss over counted tokens.
+// training: keep what backward needs, and count the router's statistics. gradient_factor multiplies dloss (1 / micro batches).
+double model_forward(struct model *model, const int32_t *tokens, const int32_t *targets, bool training, double gradient_factor);
+// Adds the gradients of the last training forward (the balance loss's included, coefficient · gradient_factor) to the gradient segments.
+void model_backward(struct model *model);
+void model_zero_gradients(struct model *model);
+
+// Sums gradients over ranks: dense over dp, experts over edp, everything × 1/DP.
+void model_reduce_gradients(struct model *model);
+// Global L2 norm of all gradients, dense and experts once each, squares added per tensor in double and then in the order of logical
+// names; and the number of gradient elements that are exactly zero. Same on every rank and for every layout.
+double model_gradient_norm(const struct model *model, int64_t *zeros);
+
+// Router statistics of this rank since the last reset, training passes only. counts(layers, E) and balance(layers) are host memory;
+// balance: mean over micro batches of the balance loss without coefficient. Dense layers: zeros.
+void model_statistics(const struct model *model, int64_t *counts, double *balance, int64_t *micro_batches);
+void model_statistics_reset(struct model *model);
+
+size_t model_bytes(const struct model *model, const char *category); // "parameters", "gradients", "activations", "dispatch", "experts"
