@@ -61,7 +61,10 @@ function(switchyard_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# switchyard_unit(NAME LABEL [TIMEOUT seconds] LINK target… FILES file…): a cmocka program, run by ctest as LABEL.NAME.
+# switchyard_unit(NAME LABEL [TIMEOUT seconds] LINK target… FILES file…): a cmocka program, run by ctest as LABEL.NAME. Where tests/run has
+# made a build with sanitizers (SANITIZED_BUILD), its program is the one that runs; numeric ones run from both builds, since optimised code
+# is what users get.
+set(SANITIZED_BUILD "" CACHE PATH "folder of a build with sanitizers, whose test programs ctest should run")
 function(switchyard_unit name label)
   cmake_parse_arguments(arg "" "TIMEOUT" "LINK;FILES" ${ARGN})
   if(NOT CMOCKA_FOUND)
@@ -70,23 +73,31 @@ function(switchyard_unit name label)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  add_executable(test_${name} ${arg_FILES})
-  target_link_libraries(test_${name} PRIVATE switchyard_flags ${arg_LINK} PkgConfig::CMOCKA)
-  add_test(NAME ${label}.${name} COMMAND test_${name})
-  set_tests_properties(${label}.${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT}
-    ENVIRONMENT "SWITCHYARD_SOURCE=${CMAKE_SOURCE_DIR};SWITCHYARD_BIN=${CMAKE_BINARY_DIR}/bin")
+  if(NOT SANITIZED_BUILD OR NOT label STREQUAL unit)
+    add_executable(test_${name} ${arg_FILES})
+    target_link_libraries(test_${name} PRIVATE switchyard_flags ${arg_LINK} PkgConfig::CMOCKA)
+    switchyard_add_test(${label}.${name} ${label} ${arg_TIMEOUT} test_${name})
+  endif()
+  if(SANITIZED_BUILD)
+    switchyard_add_test(${label}.${name}.sanitized ${label} ${arg_TIMEOUT} ${SANITIZED_BUILD}/bin/test_${name})
+  endif()
 endfunction()
 
-# switchyard_script(NAME LABEL [TIMEOUT seconds] COMMAND word…): a script that drives the real programs. It finds the source tree in
-# $SWITCHYARD_SOURCE, the programs in $SWITCHYARD_BIN; exit code 77 means skipped (and ctest counts it as such).
+# Every test finds the source tree in $SWITCHYARD_SOURCE, the programs in $SWITCHYARD_BIN and the build in $SWITCHYARD_BUILD.
+function(switchyard_add_test name label timeout)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+    ENVIRONMENT "SWITCHYARD_SOURCE=${CMAKE_SOURCE_DIR};SWITCHYARD_BIN=${CMAKE_BINARY_DIR}/bin;SWITCHYARD_BUILD=${CMAKE_BINARY_DIR}")
+endfunction()
+
+# switchyard_script(NAME LABEL [TIMEOUT seconds] COMMAND word…): a script that drives the real programs, run by ctest as LABEL.NAME. Exit
+# code 77 means skipped, and ctest counts it as such.
 function(switchyard_script name label)
   cmake_parse_arguments(arg "" "TIMEOUT" "COMMAND" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  add_test(NAME ${label}.${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${label}.${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
-    ENVIRONMENT "SWITCHYARD_SOURCE=${CMAKE_SOURCE_DIR};SWITCHYARD_BIN=${CMAKE_BINARY_DIR}/bin;SWITCHYARD_BUILD=${CMAKE_BINARY_DIR}")
+  switchyard_add_test(${label}.${name} ${label} ${arg_TIMEOUT} ${arg_COMMAND})
 endfunction()
 
 # What was found and what was not, in one place at the end of configuring.
@@ -94,12 +105,15 @@ function(switchyard_summary)
   find_program(NVCC nvcc HINTS /usr/local/cuda/bin)
   find_library(NCCL_LIBRARY nccl)
   message(STATUS "switchyard ${PROJECT_VERSION}: MPI ${MPI_C_VERSION}, OpenMP ${OpenMP_C_VERSION}")
-  foreach(pair "CUDA compiler:${NVCC}" "NCCL:${NCCL_LIBRARY}" "cmocka (tests):${CMOCKA_LIBRARIES}")
-    string(REGEX MATCH "^([^:]*):(.*)$" _ ${pair})
-    if(CMAKE_MATCH_2 MATCHES "NOTFOUND$" OR CMAKE_MATCH_2 STREQUAL "")
-      message(STATUS "  ${CMAKE_MATCH_1}: absent, not required")
-    else()
-      message(STATUS "  ${CMAKE_MATCH_1}: found")
-    endif()
-  endforeach()
+  switchyard_report("CUDA compiler" "${NVCC}")
+  switchyard_report("NCCL" "${NCCL_LIBRARY}")
+  switchyard_report("cmocka, for the C tests" "${CMOCKA_LIBRARIES}")
+endfunction()
+
+function(switchyard_report what found)
+  if(found)
+    message(STATUS "  ${what}: found")
+  else()
+    message(STATUS "  ${what}: absent, not required")
+  endif()
 endfunction()
