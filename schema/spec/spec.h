@@ -6,6 +6,7 @@
 #pragma once
 #include "schema/base/error.h"
 #include "schema/base/json.h"
+#include "schema/base/text.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -191,7 +192,9 @@ struct spec_option {        // one --set path.to.key=value
 
 struct spec_run {
     struct spec spec;
-    struct json *unsupported; // array of {key, line, column, message}: set keys that this build validates but cannot run yet
+    // Array of {key, file, line, column, message, text}: set keys that this build validates but cannot run yet. text is the message as a
+    // person sees it: place, source line, caret.
+    struct json *unsupported;
 };
 
 struct spec_file {
@@ -201,6 +204,8 @@ struct spec_file {
     struct text problems;   // every error, each with its place, source line and caret; empty = the file is good
     struct text warnings;
     size_t errors;          // how many
+    struct json *problem_list; // array of {file, line, column, message}: the same for programs
+    struct json *warning_list; // likewise
 };
 
 // Reads a file and resolves it: `base:`, overlays, --set, ${VAR}, units, cross-field rules. Returns 0 when there is no error; otherwise
