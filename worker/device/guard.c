@@ -1,0 +1,360 @@
+// The guard device wraps another one for tests. Its addresses are pages without access, with a page to spare on both sides: whoever
+// dereferences device memory outside an operation faults at once. Each operation looks its addresses up with the length it will use, so
+// that an operand reaching outside its allocation, or host memory passed for device memory (or the reverse), ends the test too.
+#include "schema/base/text.h"
+#include "worker/device/device.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { REGIONS_MAX = 4096, PAGE = 4096 };
+
+struct region {
+    char *at;    // what the caller holds
+    char *inner; // where the wrapped device has it
+    size_t bytes;
+};
+
+static const struct device *inner; // one a process: operations carry no context
+static struct region regions[REGIONS_MAX];
+static size_t region_count;
+
+static struct region *region_of(const void *at)
+{
+    for (size_t i = 0; i < region_count; i++)
+        if ((const char *)at >= regions[i].at && (const char *)at <= regions[i].at + regions[i].bytes)
+            return &regions[i];
+    return NULL;
+}
+
+static void *translate(const void *at, size_t bytes, const char *operation)
+{
+    if (!bytes)
+        return NULL;
+    struct region *region = region_of(at);
+    size_t offset = region ? (size_t)((const char *)at - region->at) : 0;
+    if (!region || bytes > region->bytes - offset) {
+        fprintf(stderr, "guard: %s uses %zu bytes at %p, which %s\n", operation, bytes, at,
+            region ? "reach past the end of the allocation" : "is no device memory");
+        abort();
+    }
+    return region->inner + offset;
+}
+
+static const void *host(const void *at, const char *operation)
+{
+    if (region_of(at)) {
+        fprintf(stderr, "guard: %s takes host memory and got device memory\n", operation);
+        abort();
+    }
+    return at;
+}
+
+#define BYTES(at, bytes) translate(at, bytes, __func__)
+#define REALS(at, count) translate(at, (count) * inner->real_bytes, __func__)
+#define REALS_OR_NULL(at, count) ((at) ? REALS(at, count) : NULL)
+#define INTS(at, count) ((int32_t *)translate(at, (count) * sizeof(int32_t), __func__))
+#define HOST(at) host(at, __func__)
+
+static size_t guarded_bytes(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE + 2 * PAGE;
+}
+
+static void *guard_alloc(size_t bytes)
+{
+    assert(region_count < REGIONS_MAX);
+    char *map = mmap(NULL, guarded_bytes(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert(map != MAP_FAILED);
+    regions[region_count++] = (struct region){map + PAGE, inner->memory->alloc(bytes), bytes};
+    return map + PAGE;
+}
+
+static void guard_free(void *at, size_t bytes)
+{
+    if (!at)
+        return;
+    struct region *region = region_of(at);
+    assert(region && region->at == at && region->bytes == bytes);
+    inner->memory->free(region->inner, bytes);
+    munmap(region->at - PAGE, guarded_bytes(bytes));
+    *region = regions[--region_count];
+}
+
+static void guard_zero(void *at, size_t bytes)
+{
+    if (bytes)
+        inner->memory->zero(BYTES(at, bytes), bytes);
+}
+
+static void guard_upload(void *to, const void *from, size_t bytes)
+{
+    if (bytes)
+        inner->memory->upload(BYTES(to, bytes), HOST(from), bytes);
+}
+
+static void guard_read_back(void *to, const void *from, size_t bytes)
+{
+    HOST(to);
+    if (bytes)
+        inner->memory->read_back(to, BYTES(from, bytes), bytes);
+}
+
+static void guard_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes)
+        inner->memory->copy(BYTES(to, bytes), BYTES(from, bytes), bytes);
+}
+
+static void *guard_host_view(void *at)
+{
+    return inner->memory->host_view(BYTES(at, 1));
+}
+
+static void guard_matmul(void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b,
+    bool accumulate)
+{
+    inner->ops->matmul(REALS(out, M * N), REALS(a, M * K), REALS(b, K * N), M, N, K, use_a, use_b, accumulate);
+}
+
+static size_t total(const int64_t *counts, size_t groups)
+{
+    size_t rows = 0;
+    for (size_t g = 0; g < groups; g++) {
+        assert(counts[g] >= 0);
+        rows += (size_t)counts[g];
+    }
+    return rows;
+}
+
+static void guard_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
+{
+    HOST(counts);
+    size_t R = total(counts, groups);
+    inner->ops->grouped_forward(REALS(out, R * N), REALS(rows, R * K), REALS(weights, groups * N * K), counts, groups, N, K);
+}
+
+static void guard_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
+{
+    HOST(counts);
+    size_t R = total(counts, groups);
+    inner->ops->grouped_dinput(REALS(out, R * K), REALS(drows, R * N), REALS(weights, groups * N * K), counts, groups, N, K);
+}
+
+static void guard_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K)
+{
+    HOST(counts);
+    size_t R = total(counts, groups);
+    inner->ops->grouped_dweight(REALS(dweights, groups * N * K), REALS(drows, R * N), REALS(rows, R * K), counts, groups, N, K);
+}
+
+// How many rows of the table the tokens can reach is not known to the operation: its first row must be there.
+static void guard_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C)
+{
+    inner->ops->embedding_forward(REALS(out, T * C), REALS(weight, C), INTS(tokens, T), T, C);
+}
+
+static void guard_embedding_backward(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C)
+{
+    inner->ops->embedding_backward(REALS(dweight, V * C), REALS(dout, T * C), INTS(tokens, T), T, V, C);
+}
+
+static void guard_rmsnorm_forward(void *out, void *rstd, const void *x, const void *weight, size_t T, size_t C, double eps)
+{
+    inner->ops->rmsnorm_forward(REALS(out, T * C), REALS(rstd, T), REALS(x, T * C), REALS(weight, C), T, C, eps);
+}
+
+static void guard_rmsnorm_backward(void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T,
+    size_t C)
+{
+    inner->ops->rmsnorm_backward(REALS(dx, T * C), REALS(dweight, C), REALS(dout, T * C), REALS(x, T * C), REALS(weight, C), REALS(rstd, T), T,
+        C);
+}
+
+static void guard_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction)
+{
+    size_t used = T ? (T - 1) * stride + (first + heads) * D : 0;
+    inner->ops->rope(REALS(x, used), T, stride, first, heads, D, S, base, direction);
+}
+
+static void guard_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D)
+{
+    inner->ops->attention_forward(REALS(out, B * S * H * D), REALS(lse, B * H * S), REALS(qkv, B * S * (H + 2 * G) * D), B, S, H, G, D);
+}
+
+static void guard_attention_backward(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S,
+    size_t H, size_t G, size_t D)
+{
+    size_t inputs = B * S * (H + 2 * G) * D, outputs = B * S * H * D;
+    inner->ops->attention_backward(REALS(dqkv, inputs), REALS(dout, outputs), REALS(qkv, inputs), REALS(out, outputs), REALS(lse, B * H * S), B,
+        S, H, G, D);
+}
+
+static void guard_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F)
+{
+    inner->ops->swiglu_forward(REALS(out, T * F), REALS(gate_up, T * 2 * F), REALS_OR_NULL(scale, T), T, F);
+}
+
+static void guard_swiglu_backward(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F)
+{
+    inner->ops->swiglu_backward(REALS(dgate_up, T * 2 * F), scale ? REALS(dscale, T) : NULL, REALS(dout, T * F), REALS(gate_up, T * 2 * F),
+        REALS_OR_NULL(scale, T), T, F);
+}
+
+static void guard_add(void *out, const void *a, const void *b, size_t count)
+{
+    inner->ops->add(REALS(out, count), REALS(a, count), REALS(b, count), count);
+}
+
+static void guard_scale(void *x, double factor, size_t count)
+{
+    inner->ops->scale(REALS(x, count), factor, count);
+}
+
+static void guard_add_ordered(void *out, const void *parts, size_t ranks, size_t count)
+{
+    inner->ops->add_ordered(REALS(out, count), REALS(parts, ranks * count), ranks, count);
+}
+
+static void guard_cross_entropy(void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor)
+{
+    inner->ops->cross_entropy(REALS(losses, T), REALS(logits, T * V), INTS(targets, T), T, V, factor);
+}
+
+static void guard_router_forward(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax)
+{
+    inner->ops->router_forward(REALS(probs, T * K), INTS(choice, T * K), REALS(scores, T * E), REALS(logits, T * E), T, E, K, pre_softmax);
+}
+
+static void guard_router_backward(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores,
+    const int32_t *counts, double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax)
+{
+    inner->ops->router_backward(REALS(dlogits, T * E), REALS(dprobs, T * K), REALS(probs, T * K), INTS(choice, T * K), REALS(scores, T * E),
+        INTS(counts, E), aux_factor, T, E, K, pre_softmax);
+}
+
+static void guard_router_counts(int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K)
+{
+    inner->ops->router_counts(INTS(counts, E), REALS(balance, 1), INTS(choice, T * K), REALS(scores, T * E), T, E, K);
+}
+
+static void guard_permute_plan(int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T,
+    size_t E, size_t K)
+{
+    inner->ops->permute_plan(INTS(row_token, T * K), INTS(row_slot, T * K), INTS(row_of, T * K), INTS(choice, T * K), INTS(counts, E), T, E, K);
+}
+
+// The rows that an index reaches are in the index: read it back and ask for the last one.
+static size_t rows_reached(const int32_t *index, size_t count)
+{
+    int32_t *copy = allocate(count, sizeof *copy), last = -1;
+    if (count)
+        inner->memory->read_back(copy, index, count * sizeof *copy);
+    for (size_t i = 0; i < count; i++) {
+        assert(copy[i] >= 0);
+        last = copy[i] > last ? copy[i] : last;
+    }
+    free(copy);
+    return (size_t)(last + 1);
+}
+
+static void guard_gather_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C)
+{
+    const int32_t *known = INTS(index, R);
+    inner->ops->gather_rows(REALS(out, R * C), REALS(in, rows_reached(known, R) * C), known, R, C);
+}
+
+static void guard_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C)
+{
+    const int32_t *known = INTS(row_of, T * K);
+    inner->ops->combine_rows(REALS(out, T * C), REALS(rows, rows_reached(known, T * K) * C), known, REALS_OR_NULL(residual, T * C), T, K, C);
+}
+
+static void guard_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
+    double beta2, double eps, double decay, int64_t step)
+{
+    inner->ops->adamw(REALS(param, count), REALS(m, count), REALS(v, count), REALS(gradient, count), count, gradient_factor, rate, beta1, beta2,
+        eps, decay, step);
+}
+
+static double guard_sum_of_squares(const void *x, size_t count)
+{
+    return inner->ops->sum_of_squares(REALS(x, count), count);
+}
+
+static double guard_sum(const void *x, size_t count)
+{
+    return inner->ops->sum(REALS(x, count), count);
+}
+
+static int64_t guard_count_zeros(const void *x, size_t count)
+{
+    return inner->ops->count_zeros(REALS(x, count), count);
+}
+
+static void guard_from_double(void *to, const double *from, size_t count)
+{
+    inner->ops->from_double(REALS(to, count), HOST(from), count);
+}
+
+static void guard_to_double(double *to, const void *from, size_t count)
+{
+    HOST(to);
+    inner->ops->to_double(to, REALS(from, count), count);
+}
+
+static const struct device_memory memory = {
+    .alloc = guard_alloc,
+    .free = guard_free,
+    .zero = guard_zero,
+    .upload = guard_upload,
+    .read_back = guard_read_back,
+    .copy = guard_copy,
+    .host_view = guard_host_view,
+};
+
+static const struct device_ops ops = {
+    .matmul = guard_matmul,
+    .grouped_forward = guard_grouped_forward,
+    .grouped_dinput = guard_grouped_dinput,
+    .grouped_dweight = guard_grouped_dweight,
+    .embedding_forward = guard_embedding_forward,
+    .embedding_backward = guard_embedding_backward,
+    .rmsnorm_forward = guard_rmsnorm_forward,
+    .rmsnorm_backward = guard_rmsnorm_backward,
+    .rope = guard_rope,
+    .attention_forward = guard_attention_forward,
+    .attention_backward = guard_attention_backward,
+    .swiglu_forward = guard_swiglu_forward,
+    .swiglu_backward = guard_swiglu_backward,
+    .add = guard_add,
+    .scale = guard_scale,
+    .add_ordered = guard_add_ordered,
+    .cross_entropy = guard_cross_entropy,
+    .router_forward = guard_router_forward,
+    .router_backward = guard_router_backward,
+    .router_counts = guard_router_counts,
+    .permute_plan = guard_permute_plan,
+    .gather_rows = guard_gather_rows,
+    .combine_rows = guard_combine_rows,
+    .adamw = guard_adamw,
+    .sum_of_squares = guard_sum_of_squares,
+    .sum = guard_sum,
+    .count_zeros = guard_count_zeros,
+    .from_double = guard_from_double,
+    .to_double = guard_to_double,
+};
+
+const struct device *device_guard(const struct device *wrapped)
+{
+    static struct device device;
+    static char name[64];
+    assert(!region_count || inner == wrapped);
+    inner = wrapped;
+    snprintf(name, sizeof name, "guard(%s)", wrapped->name);
+    device = (struct device){name, wrapped->isa, wrapped->real_bytes, &memory, &ops};
+    return &device;
+}
