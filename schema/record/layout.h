@@ -1,4 +1,4 @@
-// Names inside a run directory (DESIGN: the only place where daemon and worker meet). All results are free()d by the caller.
+// Names inside a run directory (the only place where daemon and worker meet). All results are free()d by the caller.
 #pragma once
 #include "schema/base/text.h"
 #include <stdint.h>

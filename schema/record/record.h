@@ -15,41 +15,51 @@
 // the attempt from 0: ingesting a line twice changes nothing.
 #pragma once
 #include "schema/base/json.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { RECORD_LINE_MAX = 4 << 20 }; // bytes a line, newline included
 
 struct record_writer;
 
-// Opens run_directory/attempt-N/records.jsonl for appending. project, name, run_id are stamped on lines.
+// Opens run_directory/attempt-N/records.jsonl for appending. project, name, run_id are stamped on lines. Opened a second time within an
+// attempt, identifiers go on where the file's lines left off, and a torn last line is closed so that it harms no other.
 struct record_writer *record_writer_open(const char *run_directory, int64_t attempt, const char *project, const char *name,
     const char *run_id, struct error *err);
 void record_writer_close(struct record_writer *writer);
 
-// Each appends one whole line by one write(2), while no newer attempt directory exists; afterwards returns -1 ("fenced"). Takes its JSON.
+// Each appends one whole line by one write(2), while no newer attempt directory exists; afterwards returns -1 and record_fenced() is
+// true for good. A line that the disk took only in part is cut off again. Takes its JSON, in every case.
 int record_metrics(struct record_writer *writer, int64_t step, struct json *metrics, struct error *err);
 int record_alert(struct record_writer *writer, int64_t step, const char *level, const char *title, const char *text, struct error *err);
 int record_event(struct record_writer *writer, int64_t step, const char *event, const char *text, struct error *err);
 int record_other(struct record_writer *writer, const char *kind, struct json *members, struct error *err); // adds kind, v, run_id, attempt, timestamp
+bool record_fenced(const struct record_writer *writer);
 
-// The identifier described above. out holds 33 bytes.
-void record_identifier(char *out, const char *run_id, int64_t attempt, int64_t sequence, const char *kind);
+// The identifier described above. Metrics and alerts count apart: Trackio keeps them in separate tables.
+enum { RECORD_IDENTIFIER = 33 };
+void record_identifier(char out[RECORD_IDENTIFIER], const char *run_id, int64_t attempt, int64_t sequence);
 
 // ---- reading: a cursor over a growing file ----
 
-struct record_reader {
+struct record_reader { // all zero: from the start
     int64_t offset;    // bytes consumed: everything before it has been delivered
     int64_t sequence;  // lines delivered
 };
 
-// Calls take for each whole line after reader->offset (parsed, or NULL with the raw text if it is malformed: kept aside by the caller,
-// never dropped); waits for a torn last line. At most max_lines. Returns lines taken, or -1. A missing file is 0 lines.
+// Calls take for each whole line after reader->offset: parsed, and the raw text without its newline, and where it began. A line that is
+// not one JSON object has line NULL: the caller keeps it aside, it is never dropped and stops nothing. A line longer than RECORD_LINE_MAX
+// comes in pieces of that size, each malformed. A torn last line is waited for. At most max_lines. Returns lines taken, or -1 (the
+// reader then stands after the last line taken). A missing file is 0 lines; one shorter than reader->offset is an error.
 int64_t record_read(struct record_reader *reader, const char *path, int64_t max_lines,
     void (*take)(void *context, const struct json *line, const char *raw, size_t raw_bytes, int64_t offset), void *context, struct error *err);
 
 // ---- exit record, heartbeat ----
 
-struct exit_record { int64_t attempt, code; int signal; double started, ended; }; // signal 0: none
-int exit_record_read(struct exit_record *record, const char *path, struct error *err); // 0; -1 also when absent or torn
-int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);    // {"v":1,"time":…,"step":…,"pid":…,"host":…}
-double heartbeat_age(const char *path);                                                // seconds since its time; INFINITY if absent
+struct exit_record { int64_t attempt, code; int signal; double started, ended; }; // signal 0: none; times are seconds since 1970
+// Times in the file are numbers or ISO text as clock_text writes it. 0; -1 also when absent or torn.
+int exit_record_read(struct exit_record *record, const char *path, struct error *err);
+
+int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);    // {"v":1,"time":seconds,"step":…,"pid":…,"host":…}
+double heartbeat_age(const char *path);                                                // seconds since its time; INFINITY if absent or unreadable
+int64_t heartbeat_step(const char *path);                                              // its step; -1 if absent or unreadable
