@@ -21,11 +21,11 @@ struct comm_ops {
 struct comm {
     const struct comm_ops *ops;
     int64_t rank, size;
-    int64_t alltoall_bytes; // bytes handed to alltoallv so far: whole send buffers, own rows included
+    int64_t alltoall_bytes; // bytes handed to alltoallv so far: whole send buffers, own rows included; the sums of reduce.h do not count
 };
 
 struct comm *comm_self(void);
-// MPI_Init if this process was started by mpirun or srun (or world_wanted > 1), else comm_self.
+// The communicator of all ranks: MPI if this process was started by mpirun or srun (their environment says so), else comm_self.
 struct comm *comm_world(void);
 void comm_finish(struct comm *world);                     // orderly end (MPI_Finalize)
 _Noreturn void comm_abort(struct comm *world, int code);  // ends all ranks at once

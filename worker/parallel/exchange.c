@@ -1,0 +1,73 @@
+#include "worker/parallel/exchange.h"
+
+#include "schema/base/text.h"
+
+#include <stdlib.h>
+
+void exchange_init(struct exchange *exchange, int64_t ranks)
+{
+    int64_t *numbers = allocate((size_t)ranks * 4, sizeof *numbers);
+    *exchange = (struct exchange){.ranks = ranks,
+        .send = numbers,
+        .send_at = numbers + ranks,
+        .receive = numbers + 2 * ranks,
+        .receive_at = numbers + 3 * ranks};
+}
+
+void exchange_release(struct exchange *exchange)
+{
+    free(exchange->send);
+    *exchange = (struct exchange){0};
+}
+
+void exchange_sum(struct exchange *exchange)
+{
+    exchange->sent = exchange->received = 0;
+    for (int64_t r = 0; r < exchange->ranks; r++) {
+        exchange->send_at[r] = exchange->sent;
+        exchange->receive_at[r] = exchange->received;
+        exchange->sent += exchange->send[r];
+        exchange->received += exchange->receive[r];
+    }
+}
+
+// Host address of device memory that is only read (fill) or only written; a staging copy where there is no direct one.
+static void *host_side(const struct device *device, void *at, size_t bytes, bool fill)
+{
+    void *host = device->memory->host_view(at);
+    if (host)
+        return host;
+    host = allocate(bytes, 1);
+    if (fill && bytes)
+        device->memory->read_back(host, at, bytes);
+    return host;
+}
+
+void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in, size_t reals,
+    bool backward)
+{
+    int64_t unit = (int64_t)(reals * device->real_bytes), ranks = exchange->ranks;
+    int64_t *bytes = allocate((size_t)ranks * 4, sizeof *bytes);
+    for (int64_t r = 0; r < ranks; r++) {
+        bytes[r] = unit * exchange->send[r];
+        bytes[ranks + r] = unit * exchange->send_at[r];
+        bytes[2 * ranks + r] = unit * exchange->receive[r];
+        bytes[3 * ranks + r] = unit * exchange->receive_at[r];
+    }
+    const int64_t *send = bytes + (backward ? 2 * ranks : 0), *receive = bytes + (backward ? 0 : 2 * ranks);
+    size_t in_bytes = (size_t)(unit * (backward ? exchange->received : exchange->sent));
+    size_t out_bytes = (size_t)(unit * (backward ? exchange->sent : exchange->received));
+
+    void *source = (void *)(uintptr_t)in;
+    void *from = host_side(device, source, in_bytes, true), *to = host_side(device, out, out_bytes, false);
+    bool staged = !device->memory->host_view(out);
+    comm->ops->alltoallv(comm, to, receive, receive + ranks, from, send, send + ranks);
+    if (staged) {
+        if (out_bytes)
+            device->memory->upload(out, to, out_bytes);
+        free(to);
+    }
+    if (!device->memory->host_view(source))
+        free(from);
+    free(bytes);
+}
