@@ -5,7 +5,8 @@
 // Order: embed_tokens; then for each layer input_layernorm, q_proj, k_proj, v_proj, o_proj, post_attention_layernorm, then either
 // gate_proj, up_proj, down_proj or the router's gate followed by (w1, w3) of each expert and then w2 of each expert; then norm; then
 // lm_head where embeddings are not tied. So q|k|v, gate|up and all experts' w1|w3 lie side by side in one segment and can be used as one
-// fused matrix.
+// fused matrix. Tensors that only some specs have (biases, norms of queries and keys, learned positions, shared and residual experts) stand
+// behind those of their block; with GELU there is no gate.
 #pragma once
 #include "schema/spec/spec.h"
 #include <stddef.h>
@@ -13,10 +14,26 @@
 
 enum param_kind {
     PARAM_EMBEDDING, PARAM_ATTENTION_NORM, PARAM_Q, PARAM_K, PARAM_V, PARAM_O, PARAM_MLP_NORM, PARAM_GATE, PARAM_UP, PARAM_DOWN,
-    PARAM_ROUTER, PARAM_EXPERT_GATE, PARAM_EXPERT_UP, PARAM_EXPERT_DOWN, PARAM_FINAL_NORM, PARAM_LM_HEAD
+    PARAM_ROUTER, PARAM_EXPERT_GATE, PARAM_EXPERT_UP, PARAM_EXPERT_DOWN, PARAM_FINAL_NORM, PARAM_LM_HEAD,
+    // Planned and counted, not run by this build:
+    PARAM_POSITION, PARAM_Q_NORM, PARAM_K_NORM, PARAM_SHARED_GATE, PARAM_SHARED_UP, PARAM_SHARED_DOWN, PARAM_SHARED_ROUTER,
+    PARAM_RESIDUAL_GATE, PARAM_RESIDUAL_UP, PARAM_RESIDUAL_DOWN, PARAM_RESIDUAL_COEFFICIENT,
+    PARAM_ATTENTION_NORM_BIAS, PARAM_Q_BIAS, PARAM_K_BIAS, PARAM_V_BIAS, PARAM_O_BIAS, PARAM_MLP_NORM_BIAS, PARAM_GATE_BIAS, PARAM_UP_BIAS,
+    PARAM_DOWN_BIAS, PARAM_EXPERT_GATE_BIAS, PARAM_EXPERT_UP_BIAS, PARAM_EXPERT_DOWN_BIAS, PARAM_FINAL_NORM_BIAS,
+    PARAM_KINDS
 };
 
-enum param_init { INIT_NORMAL, INIT_ONES };
+enum param_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
+
+// The sizes of a model with every default filled in, by the names that formulas use.
+struct dims {
+    int64_t L, C, F, H, G, D, V, S, B; // layers, hidden, FFN width, query heads, key/value heads, head size, vocabulary, positions, micro batch
+    int64_t E, K, X;                   // experts (0: dense), top-k, an expert's width
+    int64_t moe_every;                 // a layer i has experts if E > 0 and i % moe_every == 0
+    int64_t moe_layers;
+    bool gated;                        // SwiGLU: three matrices an FFN; else two
+};
+struct dims dims_of(const struct spec *spec);
 
 struct param {
     char name[96];          // model.layers.3.self_attn.q_proj.weight, model.layers.3.block_sparse_moe.experts.5.w1.weight, …
@@ -26,7 +43,7 @@ struct param {
     int64_t rows, columns;  // a vector has rows 1
     enum param_init init;
     double init_std;        // INIT_NORMAL: 0.02, or 0.02/sqrt(2L) for o_proj, down_proj, w2 (spec: model.init.std)
-    bool decay;             // weight decay applies (false for vectors)
+    bool decay;             // weight decay applies: matrices yes (one of a single row too), norms and biases no
     bool resident;          // held by this rank (experts: only those of its expert-parallel rank)
     size_t offset;          // elements from the start of its segment (dense, or expert), only if resident
 };
@@ -52,9 +69,13 @@ static inline size_t param_elements(const struct param *param)
     return (size_t)param->rows * (size_t)param->columns;
 }
 
+// Calls take for every tensor of the whole model in logical order, residency left out. The table and every count are made by it.
+void param_walk(const struct spec *spec, void (*take)(void *context, const struct param *param), void *context);
+
 struct param_count { int64_t total, active; };
 struct param_count param_count(const struct spec *spec); // over the whole model; active: top-k experts a layer
 
-// The initial value of element `index` (global, row-major) of a tensor: counter-based (Philox4x32-10 keyed by seed and name, Box-Muller),
-// so every layout starts equal. Fills out[0..count) for elements first..first+count.
+// The initial value of element `index` (global, row-major) of a tensor: counter-based (Philox4x32-10, keyed by the seed, counting from the
+// name's hash; four uniform numbers make four normal ones by Box-Muller), so every layout starts equal. Fills out[0..count) for elements
+// first..first+count.
 void param_initial(double *out, const struct param *param, uint64_t seed, size_t first, size_t count);
