@@ -19,6 +19,8 @@ struct model {
     struct segment dense, experts;
     struct activations *activations; // opaque: model/activations.h
     struct moe_statistics *moe;      // opaque: accumulated since model_statistics_reset
+    void *reduce_scratch;            // device memory for sums over ranks; NULL where there is one
+    size_t reduce_scratch_bytes;
 };
 
 // sequences: micro batch size B. Parameters start from param_initial(seed).
@@ -31,8 +33,9 @@ void *model_gradient(const struct model *model, const struct param *param);
 
 // One micro batch: tokens and targets (B,S) are host memory, targets < 0 are not counted. Returns the mean loss over counted tokens.
 // training: keep what backward needs, and count the router's statistics. gradient_factor multiplies dloss (1 / micro batches).
+// A training forward already adds the output layer's part of the gradients (that is how the (T,V) logits stay small): zero them before.
 double model_forward(struct model *model, const int32_t *tokens, const int32_t *targets, bool training, double gradient_factor);
-// Adds the gradients of the last training forward (the balance loss's included, coefficient · gradient_factor) to the gradient segments.
+// Once for each training forward: adds the rest of its gradients (the balance loss's included, coefficient · gradient_factor) to the gradient segments.
 void model_backward(struct model *model);
 void model_zero_gradients(struct model *model);
 
@@ -45,6 +48,8 @@ double model_gradient_norm(const struct model *model, int64_t *zeros);
 // Router statistics of this rank since the last reset, training passes only. counts(layers, E) and balance(layers) are host memory;
 // balance: mean over micro batches of the balance loss without coefficient. Dense layers: zeros.
 void model_statistics(const struct model *model, int64_t *counts, double *balance, int64_t *micro_batches);
+// The same over all data parallel ranks: counts summed, balance averaged. Collective.
+void model_statistics_global(const struct model *model, int64_t *counts, double *balance);
 void model_statistics_reset(struct model *model);
 
 size_t model_bytes(const struct model *model, const char *category); // "parameters", "gradients", "activations", "dispatch", "experts"

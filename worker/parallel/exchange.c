@@ -31,16 +31,18 @@ void exchange_sum(struct exchange *exchange)
     }
 }
 
-// Host address of device memory that is only read (fill) or only written; a staging copy where there is no direct one.
-static void *host_side(const struct device *device, void *at, size_t bytes, bool fill)
+// A buffer as the communicator needs it: the device's memory itself, or a staging copy on the host.
+struct side {
+    void *host;
+    bool staged;
+};
+
+static struct side side_of(const struct device *device, void *at, size_t bytes)
 {
-    void *host = device->memory->host_view(at);
-    if (host)
-        return host;
-    host = allocate(bytes, 1);
-    if (fill && bytes)
-        device->memory->read_back(host, at, bytes);
-    return host;
+    if (!bytes)
+        return (struct side){0};
+    void *view = device->memory->host_view(at);
+    return view ? (struct side){view, false} : (struct side){allocate(bytes, 1), true};
 }
 
 void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in, size_t reals,
@@ -58,16 +60,15 @@ void exchange_run(const struct exchange *exchange, const struct device *device, 
     size_t in_bytes = (size_t)(unit * (backward ? exchange->received : exchange->sent));
     size_t out_bytes = (size_t)(unit * (backward ? exchange->sent : exchange->received));
 
-    void *source = (void *)(uintptr_t)in;
-    void *from = host_side(device, source, in_bytes, true), *to = host_side(device, out, out_bytes, false);
-    bool staged = !device->memory->host_view(out);
-    comm->ops->alltoallv(comm, to, receive, receive + ranks, from, send, send + ranks);
-    if (staged) {
-        if (out_bytes)
-            device->memory->upload(out, to, out_bytes);
-        free(to);
+    struct side from = side_of(device, (void *)(uintptr_t)in, in_bytes), to = side_of(device, out, out_bytes);
+    if (from.staged)
+        device->memory->read_back(from.host, in, in_bytes);
+    comm->ops->alltoallv(comm, to.host, receive, receive + ranks, from.host, send, send + ranks);
+    if (to.staged) {
+        device->memory->upload(out, to.host, out_bytes);
+        free(to.host);
     }
-    if (!device->memory->host_view(source))
-        free(from);
+    if (from.staged)
+        free(from.host);
     free(bytes);
 }

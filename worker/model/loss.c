@@ -1,0 +1,55 @@
+// Final norm, output layer and cross-entropy, in chunks of rows.
+#include "worker/model/blocks.h"
+
+static const struct param *output_param(const struct model *model)
+{
+    bool tied = model->spec->model.tied_embeddings;
+    return param_find(&model->table, tied ? PARAM_EMBEDDING : PARAM_LM_HEAD, -1, -1);
+}
+
+// One chunk: logits, losses, and in training the gradients of the output matrix and of the normed rows.
+static void loss_chunk(struct model *model, size_t first, size_t rows, double factor)
+{
+    const struct device *device = model->device;
+    const struct device_ops *ops = device->ops;
+    struct activations *a = model->activations;
+    size_t C = a->sizes.C, V = a->sizes.V;
+    const struct param *output = output_param(model);
+    const void *weight = model_param(model, output);
+    const void *normed = real_at(device, a->normed_final, first * C);
+
+    ops->matmul(a->logits, normed, weight, rows, V, C, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->cross_entropy(real_at(device, a->losses, first), a->logits, a->targets + first, rows, V, factor);
+    if (!a->training)
+        return;
+    ops->matmul(model_gradient(model, output), a->logits, normed, V, C, rows, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
+    ops->matmul(real_at(device, a->dnormed, first * C), a->logits, weight, rows, C, V, MATRIX_PLAIN, MATRIX_PLAIN, false);
+}
+
+double loss_forward(struct model *model, size_t counted)
+{
+    struct activations *a = model->activations;
+    size_t T = a->sizes.T;
+    const struct param *norm = param_find(&model->table, PARAM_FINAL_NORM, -1, -1);
+    double factor = counted ? a->gradient_factor / (double)counted : 0;
+
+    model->device->ops->rmsnorm_forward(a->normed_final, a->rstd_final, a->x_out, model_param(model, norm), T, a->sizes.C,
+        model->spec->model.norm_epsilon);
+    for (size_t first = 0; first < T; first += a->sizes.loss_rows) {
+        size_t rows = T - first < a->sizes.loss_rows ? T - first : a->sizes.loss_rows;
+        loss_chunk(model, first, rows, factor);
+    }
+    double sum = model->device->ops->sum(a->losses, T);
+    return counted ? sum / (double)counted : 0;
+}
+
+void loss_backward(struct model *model)
+{
+    const struct device *device = model->device;
+    struct activations *a = model->activations;
+    size_t T = a->sizes.T, C = a->sizes.C;
+    const struct param *norm = param_find(&model->table, PARAM_FINAL_NORM, -1, -1);
+
+    device->memory->zero(a->dx, T * C * device->real_bytes);
+    device->ops->rmsnorm_backward(a->dx, model_gradient(model, norm), a->dnormed, a->x_out, model_param(model, norm), a->rstd_final, T, C);
+}

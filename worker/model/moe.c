@@ -1,0 +1,132 @@
+// A Mixture of Experts over normed_mlp: router, permutation, the exchange between ranks, grouped SwiGLU experts with the router's weight
+// applied between SwiGLU and the second matrix, the way back, and the sum of each token's K rows in order. Backward mirrors each step,
+// and each exchange. A rank that gets no rows does all of it with none.
+#include "worker/model/blocks.h"
+
+#include "schema/base/text.h"
+
+#include <stdlib.h>
+
+static double balance_coefficient(const struct spec *spec)
+{
+    double coefficient = 0;
+    for (size_t i = 0; i < spec->model.moe.losses_count; i++)
+        if (spec->model.moe.losses[i].type == MOE_LOSS_AUX)
+            coefficient += spec->model.moe.losses[i].coefficient;
+    return coefficient;
+}
+
+// Rows of each expert as host integers, counted into the statistics in training.
+static void read_counts(struct model *model, size_t layer, int64_t *counts)
+{
+    const struct device_memory *memory = model->device->memory;
+    struct activations *a = model->activations;
+    size_t E = a->sizes.E;
+    int32_t *read = allocate(E, sizeof *read);
+    memory->read_back(read, a->layers[layer].moe.counts, E * sizeof *read);
+    for (size_t e = 0; e < E; e++)
+        counts[e] = read[e];
+    free(read);
+    if (!a->training)
+        return;
+    double balance;
+    model->device->ops->to_double(&balance, a->balance, 1);
+    model->moe->balance[layer] += balance;
+    for (size_t e = 0; e < E; e++)
+        model->moe->counts[layer * E + e] += counts[e];
+}
+
+static void route(struct model *model, size_t layer)
+{
+    const struct device_ops *ops = model->device->ops;
+    struct activations *a = model->activations;
+    struct layer_activations *l = &a->layers[layer];
+    struct moe_activations *moe = &l->moe;
+    const struct model_sizes *s = &a->sizes;
+
+    void *logits = a->exchange.dlogits; // the same place serves both directions
+    ops->matmul(logits, l->normed_mlp, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->router_forward(moe->probs, moe->choice, moe->scores, logits, s->T, s->E, s->K, model->spec->model.moe.pre_softmax);
+    ops->router_counts(moe->counts, a->balance, moe->choice, moe->scores, s->T, s->E, s->K);
+    ops->permute_plan(moe->row_token, moe->row_slot, moe->row_of, moe->choice, moe->counts, s->T, s->E, s->K);
+
+    int64_t *counts = allocate(s->E, sizeof *counts);
+    read_counts(model, layer, counts);
+    dispatch_plan(&moe->dispatch, model->device, counts);
+    free(counts);
+}
+
+void moe_forward(struct model *model, size_t layer, void *out)
+{
+    const struct device *device = model->device;
+    const struct device_ops *ops = device->ops;
+    struct activations *a = model->activations;
+    struct layer_activations *l = &a->layers[layer];
+    struct moe_activations *moe = &l->moe;
+    struct exchange_buffers *x = &a->exchange;
+    const struct model_sizes *s = &a->sizes;
+    const struct dispatch *d = &moe->dispatch;
+
+    route(model, layer);
+
+    void *rows = dispatch_send_buffer(d, moe->expert_rows, x->send);
+    void *probs = dispatch_send_buffer(d, moe->expert_probs, x->send_probs);
+    ops->gather_rows(rows, l->normed_mlp, moe->row_token, s->T * s->K, s->C);
+    ops->gather_rows(probs, moe->probs, moe->row_slot, s->T * s->K, 1);
+    dispatch_forth(d, device, moe->expert_rows, rows, x->arrived, s->C);
+    dispatch_forth(d, device, moe->expert_probs, probs, x->arrived_probs, 1);
+
+    size_t F = s->expert_F;
+    ops->grouped_forward(moe->gate_up, moe->expert_rows, layer_weight(model, PARAM_EXPERT_GATE, layer), d->expert_rows, d->local, 2 * F, s->C);
+    ops->swiglu_forward(moe->act, moe->gate_up, moe->expert_probs, d->rows, F);
+    ops->grouped_forward(x->ordered, moe->act, layer_weight(model, PARAM_EXPERT_DOWN, layer), d->expert_rows, d->local, s->C, F);
+
+    const void *back = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
+    ops->combine_rows(out, back, moe->row_of, l->x_mid, s->T, s->K, s->C);
+}
+
+// drouter becomes the part of d normed_mlp that flows through the router, from the gradients of the sent rows' weights.
+static void route_backward(struct model *model, size_t layer, const void *dsent_probs)
+{
+    const struct device_ops *ops = model->device->ops;
+    struct activations *a = model->activations;
+    struct layer_activations *l = &a->layers[layer];
+    struct moe_activations *moe = &l->moe;
+    struct exchange_buffers *x = &a->exchange;
+    const struct model_sizes *s = &a->sizes;
+
+    double T = (double)s->T;
+    double aux_factor = balance_coefficient(model->spec) * (double)s->E / ((double)s->K * T * T) * a->gradient_factor;
+    ops->gather_rows(x->dprobs, dsent_probs, moe->row_of, s->T * s->K, 1);
+    ops->router_backward(x->dlogits, x->dprobs, moe->probs, moe->choice, moe->scores, moe->counts, aux_factor, s->T, s->E, s->K,
+        model->spec->model.moe.pre_softmax);
+    ops->matmul(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, l->normed_mlp, s->E, s->C, s->T, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
+    ops->matmul(x->drouter, x->dlogits, layer_weight(model, PARAM_ROUTER, layer), s->T, s->C, s->E, MATRIX_PLAIN, MATRIX_PLAIN, false);
+}
+
+void moe_backward(struct model *model, size_t layer)
+{
+    const struct device *device = model->device;
+    const struct device_ops *ops = device->ops;
+    struct activations *a = model->activations;
+    struct moe_activations *moe = &a->layers[layer].moe;
+    struct exchange_buffers *x = &a->exchange;
+    const struct model_sizes *s = &a->sizes;
+    const struct dispatch *d = &moe->dispatch;
+    size_t F = s->expert_F;
+
+    void *drows = dispatch_send_buffer(d, x->ordered, x->send);
+    ops->gather_rows(drows, a->dx, moe->row_token, s->T * s->K, s->C);
+    dispatch_forth(d, device, x->ordered, drows, x->arrived, s->C);
+
+    ops->grouped_dweight(layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, moe->act, d->expert_rows, d->local, s->C, F);
+    ops->grouped_dinput(x->dact, x->ordered, layer_weight(model, PARAM_EXPERT_DOWN, layer), d->expert_rows, d->local, s->C, F);
+    ops->swiglu_backward(x->dgate_up, x->dexpert_probs, x->dact, moe->gate_up, moe->expert_probs, d->rows, F);
+    ops->grouped_dweight(layer_gradient(model, PARAM_EXPERT_GATE, layer), x->dgate_up, moe->expert_rows, d->expert_rows, d->local, 2 * F, s->C);
+    ops->grouped_dinput(x->ordered, x->dgate_up, layer_weight(model, PARAM_EXPERT_GATE, layer), d->expert_rows, d->local, 2 * F, s->C);
+
+    const void *dsent = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
+    const void *dsent_probs = dispatch_back(d, device, x->send_probs, x->dexpert_probs, x->arrived_probs, 1);
+    route_backward(model, layer, dsent_probs);
+    ops->combine_rows(a->dnormed, dsent, moe->row_of, x->drouter, s->T, s->K, s->C);
+}
