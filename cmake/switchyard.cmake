@@ -118,3 +118,13 @@ function(switchyard_report what found)
     message(STATUS "  ${what}: absent, not required")
   endif()
 endfunction()
+
+# switchyard_embed_text(VARIABLE FILE SYMBOL): a C file made at build time that defines `const char SYMBOL[]` with FILE's text; its path goes
+# to VARIABLE, for a library's FILES.
+function(switchyard_embed_text variable file symbol)
+  get_filename_component(input ${file} ABSOLUTE)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.c)
+  add_custom_command(OUTPUT ${output} DEPENDS ${input} ${CMAKE_SOURCE_DIR}/cmake/embed_text.cmake
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DOUTPUT=${output} -DNAME=${symbol} -P ${CMAKE_SOURCE_DIR}/cmake/embed_text.cmake VERBATIM)
+  set(${variable} ${output} PARENT_SCOPE)
+endfunction()

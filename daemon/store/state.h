@@ -62,11 +62,13 @@ int state_find_run(struct state *state, const char *project, const char *name, s
 int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err);                            // 0 found, 1 none
 // A run by what a person types: "project/name", or "name" where it names one run only (2 = several; err lists them).
 int state_resolve_run(struct state *state, const char *text, struct run_row *row, struct error *err);
+// Oldest first. The rows are read before the first visit, so the visitor may change state.
 int state_each_run(struct state *state, const char *project, bool alive_only, state_run_visitor *visit, void *context, struct error *err);
 int state_dataset_run(struct state *state, const char *dataset_key, struct run_row *row, struct error *err);            // newest tokenize run of that key; 1 none
 int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, size_t *count, struct error *err);
 
-// The only way a state changes: run and event in one transaction. witness: "scheduler", "exit record", "heartbeat", "user", "daemon".
+// The only way a state changes: run and event in one transaction. Sets started (first time running) and ended; leaving an ended state (a
+// retry) clears ended and cancel_requested. The same state with the same reason again changes nothing and is no event. witness: "scheduler", "exit record", "heartbeat", "user", "daemon".
 int state_change(struct state *state, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err);
 int state_request_cancel(struct state *state, int64_t run, struct error *err);
 // An event that changes no state (non-finite loss, resumed, checkpoint, warning).
@@ -75,16 +77,19 @@ struct json *state_events(struct state *state, int64_t run, struct error *err); 
 // Events of all runs with id > after, oldest first: the live stream. At most 500.
 struct json *state_events_after(struct state *state, int64_t after, struct error *err); // […, "run": "project/name"]
 
-int state_put_attempt(struct state *state, const struct attempt_row *attempt, struct error *err); // insert or update
+int state_put_attempt(struct state *state, const struct attempt_row *attempt, struct error *err); // insert or update; raises the run's attempt
 int state_get_attempt(struct state *state, int64_t run, int64_t number, struct attempt_row *attempt, struct error *err); // 1 none
 void attempt_row_release(struct attempt_row *attempt);
-struct json *state_attempts(struct state *state, int64_t run, struct error *err);
+struct json *state_attempts(struct state *state, int64_t run, struct error *err); // [{number, job, job_started, state, started, ended, code|null, signal|null, ingest_offset, ingest_sequence}]
 int state_set_provenance(struct state *state, int64_t run, const struct json *provenance, struct error *err);
 
-// Records that do not belong in Trackio: kept aside lines, superseded rows, expert loads, data hashes.
+// Records that do not belong in Trackio: kept aside lines, superseded rows, expert loads, data hashes. Storing one twice changes nothing.
 int state_keep_aside(struct state *state, int64_t run, int64_t attempt, int64_t offset, const char *raw, size_t bytes, const char *why, struct error *err);
-int state_add_note(struct state *state, int64_t run, int64_t attempt, int64_t step, const char *kind, const struct json *body, struct error *err); // expert_load, data, checkpoint, start, end
+int state_add_note(struct state *state, int64_t run, int64_t attempt, int64_t step, const char *kind, const struct json *body, struct error *err); // expert_load, data, checkpoint, start, end, superseded
+// [{attempt, step, kind, body}], by step; kind NULL: all.
 struct json *state_notes(struct state *state, int64_t run, const char *kind, int64_t after_step, int64_t limit, struct error *err);
-int state_begin(struct state *state, struct error *err);  // for batches of the calls above
-int state_commit(struct state *state, struct error *err);
+struct json *state_kept_aside(struct state *state, int64_t run, struct error *err); // [{attempt, offset, raw (at most 4 KiB), why}]
+// Batches of the calls above: one transaction, all or nothing.
+int state_begin(struct state *state, struct error *err);
+int state_commit(struct state *state, struct error *err); // -1: nothing of the batch is stored
 void state_rollback(struct state *state);

@@ -1,0 +1,303 @@
+// Experiments and runs: adding, finding, and the one way a state changes.
+#include "daemon/store/state_inside.h"
+#include "schema/base/clock.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const state_names[] = {"created", "queued", "submitted", "pending", "running", "finishing", "succeeded", "failed",
+    "cancelled", "timed_out", "out_of_memory", "lost"};
+
+const char *run_state_name(enum run_state state)
+{
+    assert(state <= RUN_LOST);
+    return state_names[state];
+}
+
+bool run_state_parse(enum run_state *state, const char *name)
+{
+    for (int i = 0; i <= RUN_LOST; i++)
+        if (name && strcmp(name, state_names[i]) == 0) {
+            *state = (enum run_state)i;
+            return true;
+        }
+    return false;
+}
+
+void run_row_release(struct run_row *row)
+{
+    free(row->reason);
+    free(row->directory);
+    free(row->executor);
+    free(row->dataset_key);
+    js_free(row->spec);
+    js_free(row->plan);
+    js_free(row->provenance);
+    *row = (struct run_row){0};
+}
+
+// ---- adding ----
+
+int64_t state_add_experiment(struct state *state, const char *project, const char *spec_path, const char *spec_text, struct error *err)
+{
+    if (sql_do(state->sql, err, "INSERT INTO experiments(project, spec_path, spec_text, created) VALUES (?, ?, ?, ?)", "tttr", project,
+            spec_path, spec_text, clock_wall()) != 0)
+        return -1;
+    return sql_last_id(state->sql);
+}
+
+// "moe-" becomes "moe-<n>", n one more than the highest number that this project's runs of that name ever had.
+static int number_name(struct state *state, struct run_row *row, struct error *err)
+{
+    size_t length = strlen(row->name);
+    if (length == 0)
+        return error_set(err, "a run needs a name");
+    if (row->name[length - 1] != '-')
+        return 0;
+    int64_t last;
+    if (sql_number(state->sql, &last, 0, err,
+            "SELECT max(CAST(substr(name, length(?1) + 1) AS INTEGER)) FROM runs WHERE project = ?2 AND substr(name, 1, length(?1)) = ?1 "
+            "AND substr(name, length(?1) + 1) NOT GLOB '*[^0-9]*'", "tt", row->name, row->project) != 0)
+        return -1;
+    char *name = string_format("%s%lld", row->name, (long long)last + 1);
+    int status = 0;
+    if (strlen(name) >= sizeof row->name)
+        status = error_set(err, "%s/%s: a run's name has at most %zu characters", row->project, name, sizeof row->name - 1);
+    else
+        strcpy(row->name, name);
+    free(name);
+    return status;
+}
+
+static int insert_run(struct state *state, struct run_row *row, struct error *err)
+{
+    int64_t taken;
+    if (number_name(state, row, err) != 0 || sql_number(state->sql, &taken, 0, err, "SELECT count(*) FROM runs WHERE project = ? AND name = ?",
+            "tt", row->project, row->name) != 0)
+        return -1;
+    if (taken)
+        return error_set(err, "%s/%s: there is a run of that name already", row->project, row->name);
+    if (sql_do(state->sql, err, "INSERT INTO runs(experiment, project, name, run_id, kind, state, reason, directory, executor, dataset_key, "
+            "created, iterations, spec, plan, provenance) VALUES (nullif(?, 0), ?, ?, ?, ?, 'created', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "ittttttttrijjj", row->experiment, row->project, row->name, row->run_id, row->kind, row->reason, row->directory, row->executor,
+            row->dataset_key, row->created, row->iterations, row->spec, row->plan, row->provenance) != 0)
+        return -1;
+    row->id = sql_last_id(state->sql);
+    return state_insert_event(state, row->id, row->created, "state", NULL, "created", row->reason, "user", err);
+}
+
+int state_add_run(struct state *state, struct run_row *row, struct error *err)
+{
+    char asked[sizeof row->name];
+    strcpy(asked, row->name);
+    if (row->created == 0)
+        row->created = clock_wall();
+    if (sql_begin(state->sql, err) != 0)
+        return -1;
+    if (sql_end(state->sql, insert_run(state, row, err), err) != 0) {
+        strcpy(row->name, asked);
+        row->id = 0;
+        return -1;
+    }
+    row->state = RUN_CREATED;
+    return 0;
+}
+
+int state_add_need(struct state *state, int64_t run, int64_t needed_run, struct error *err)
+{
+    return sql_do(state->sql, err, "INSERT OR IGNORE INTO needs(run, needed) VALUES (?, ?)", "ii", run, needed_run);
+}
+
+int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, size_t *count, struct error *err)
+{
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT needed FROM needs WHERE run = ? ORDER BY needed", "i", run);
+    if (!query)
+        return -1;
+    int got;
+    for (*count = 0; *count < max && (got = sql_step(query, err)) > 0; ++*count)
+        needed[*count] = sql_integer(query, 0);
+    if (*count == max)
+        got = 0;
+    sql_done(query);
+    return got;
+}
+
+// ---- finding ----
+
+#define RUN_COLUMNS \
+    "id, experiment, project, name, run_id, kind, state, reason, directory, executor, dataset_key, created, started, ended, attempt, " \
+    "iterations, spec, plan, provenance, cancel_requested"
+
+static void copy_short(char *out, size_t size, const char *text)
+{
+    snprintf(out, size, "%s", text ? text : "");
+}
+
+static void read_run(struct run_row *row, struct sql_query *query)
+{
+    *row = (struct run_row){.id = sql_integer(query, 0), .experiment = sql_integer(query, 1)};
+    copy_short(row->project, sizeof row->project, sql_text(query, 2));
+    copy_short(row->name, sizeof row->name, sql_text(query, 3));
+    copy_short(row->run_id, sizeof row->run_id, sql_text(query, 4));
+    copy_short(row->kind, sizeof row->kind, sql_text(query, 5));
+    if (!run_state_parse(&row->state, sql_text(query, 6)))
+        row->state = RUN_LOST; // a word this version does not know
+    row->reason = string_copy(sql_text(query, 7));
+    row->directory = string_copy(sql_text(query, 8));
+    row->executor = string_copy(sql_text(query, 9));
+    row->dataset_key = string_copy(sql_text(query, 10));
+    row->created = sql_real(query, 11);
+    row->started = sql_real(query, 12);
+    row->ended = sql_real(query, 13);
+    row->attempt = sql_integer(query, 14);
+    row->iterations = sql_integer(query, 15);
+    row->spec = sql_json(query, 16);
+    row->plan = sql_json(query, 17);
+    row->provenance = sql_json(query, 18);
+    row->cancel_requested = sql_integer(query, 19) != 0;
+}
+
+// The first row of a query, which it ends: 0 found, 1 none.
+static int take_one(struct sql_query *query, struct run_row *row, struct error *err)
+{
+    if (!query)
+        return -1;
+    int got = sql_step(query, err);
+    if (got > 0)
+        read_run(row, query);
+    sql_done(query);
+    return got < 0 ? -1 : got > 0 ? 0 : 1;
+}
+
+int state_find_run(struct state *state, const char *project, const char *name, struct run_row *row, struct error *err)
+{
+    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE project = ? AND name = ?", "tt", project, name), row, err);
+}
+
+int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err)
+{
+    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE id = ?", "i", id), row, err);
+}
+
+int state_dataset_run(struct state *state, const char *dataset_key, struct run_row *row, struct error *err)
+{
+    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE dataset_key = ? AND kind = 'tokenize' ORDER BY id DESC LIMIT 1",
+        "t", dataset_key), row, err);
+}
+
+// Says which runs a short name could mean; -1, 1 (none), 2 (several), or 0 with the id of the only one.
+static int find_short_name(struct state *state, const char *name, int64_t *id, struct error *err)
+{
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT id, project FROM runs WHERE name = ? ORDER BY project", "t", name);
+    if (!query)
+        return -1;
+    struct text projects;
+    text_init(&projects, 512);
+    int count = 0, got;
+    for (; (got = sql_step(query, err)) > 0; count++) {
+        *id = sql_integer(query, 0);
+        text_addf(&projects, "%s%s/%s", count ? ", " : "", sql_text(query, 1), name);
+    }
+    sql_done(query);
+    if (got == 0 && count > 1)
+        error_set(err, "%s names several runs: %s%s", name, projects.at, projects.overflowed ? "…" : "");
+    text_release(&projects);
+    return got < 0 ? -1 : count == 0 ? 1 : count == 1 ? 0 : 2;
+}
+
+int state_resolve_run(struct state *state, const char *text, struct run_row *row, struct error *err)
+{
+    const char *slash = strchr(text, '/');
+    int64_t id = 0;
+    int found;
+    if (slash) {
+        char *project = string_format("%.*s", (int)(slash - text), text);
+        found = state_find_run(state, project, slash + 1, row, err);
+        free(project);
+    } else {
+        found = find_short_name(state, text, &id, err);
+        if (found == 0)
+            found = state_get_run(state, id, row, err);
+    }
+    if (found == 1)
+        error_set(err, "there is no run %s", text);
+    return found;
+}
+
+int state_each_run(struct state *state, const char *project, bool alive_only, state_run_visitor *visit, void *context, struct error *err)
+{
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE (?1 IS NULL OR project = ?1) AND (?2 = 0 OR state IN "
+        "('created', 'queued', 'submitted', 'pending', 'running', 'finishing')) ORDER BY id", "ti", project, (int64_t)alive_only);
+    if (!query)
+        return -1;
+    struct run_row *rows = NULL;
+    size_t count = 0, capacity = 0;
+    int got;
+    while ((got = sql_step(query, err)) > 0) {
+        if (count == capacity) {
+            capacity = capacity ? capacity * 2 : 16;
+            rows = reallocate(rows, capacity, sizeof *rows);
+        }
+        read_run(&rows[count++], query);
+    }
+    sql_done(query);
+    for (size_t i = 0; i < count; i++) {
+        if (got == 0)
+            visit(context, &rows[i]);
+        run_row_release(&rows[i]);
+    }
+    free(rows);
+    return got;
+}
+
+// ---- changing ----
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static int change(struct state *state, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err)
+{
+    struct run_row row;
+    int found = state_get_run(state, run, &row, err);
+    if (found != 0)
+        return found < 0 ? -1 : error_set(err, "there is no run with id %lld", (long long)run);
+    enum run_state from = row.state;
+    bool nothing_new = from == to && same_text(row.reason, reason);
+    double now = clock_wall();
+    double started = row.started == 0 && to == RUN_RUNNING ? now : row.started;
+    double ended = !run_state_ended(to) ? 0 : run_state_ended(from) && row.ended != 0 ? row.ended : now;
+    bool cancel = row.cancel_requested && !(run_state_ended(from) && !run_state_ended(to));
+    run_row_release(&row);
+    if (nothing_new)
+        return 0;
+    if (sql_do(state->sql, err, "UPDATE runs SET state = ?, reason = ?, started = ?, ended = ?, cancel_requested = ? WHERE id = ?", "ttrrii",
+            run_state_name(to), reason, started, ended, (int64_t)cancel, run) != 0)
+        return -1;
+    return state_insert_event(state, run, now, "state", run_state_name(from), run_state_name(to), reason, witness, err);
+}
+
+int state_change(struct state *state, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err)
+{
+    if (sql_begin(state->sql, err) != 0)
+        return -1;
+    return sql_end(state->sql, change(state, run, to, reason, witness, err), err);
+}
+
+int state_request_cancel(struct state *state, int64_t run, struct error *err)
+{
+    if (sql_begin(state->sql, err) != 0)
+        return -1;
+    int status = sql_do(state->sql, err, "UPDATE runs SET cancel_requested = 1 WHERE id = ? AND cancel_requested = 0", "i", run);
+    if (status == 0 && sql_changes(state->sql) > 0)
+        status = state_insert_event(state, run, clock_wall(), "cancel", NULL, NULL, "cancel requested", "user", err);
+    return sql_end(state->sql, status, err);
+}
+
+int state_set_provenance(struct state *state, int64_t run, const struct json *provenance, struct error *err)
+{
+    return sql_do(state->sql, err, "UPDATE runs SET provenance = ? WHERE id = ?", "ji", provenance, run);
+}

@@ -1,0 +1,375 @@
+// switchyard.db: rows come back as they were stored, names are numbered, a state changes with its event or not at all, and nothing is half
+// written when the process is killed, the disk is full or the place is read-only.
+#include "daemon/store/sql.h"
+#include "daemon/store/state.h"
+#include "tests/unit/store_support.h"
+
+static struct state *open_state(void **context)
+{
+    struct error err;
+    struct state *state = NULL;
+    char *path = in_folder(context, "home/switchyard.db");
+    assert_fine(state_open(&state, path, &err), err);
+    free(path);
+    return state;
+}
+
+static struct run_row make_row(const char *project, const char *name, int number)
+{
+    struct run_row row = {.iterations = 7};
+    snprintf(row.project, sizeof row.project, "%s", project);
+    snprintf(row.name, sizeof row.name, "%s", name);
+    snprintf(row.run_id, sizeof row.run_id, "%032x", number);
+    strcpy(row.kind, "train");
+    return row;
+}
+
+static int64_t add_run(struct state *state, const char *project, const char *name, int number, const char *expected_name)
+{
+    struct error err;
+    struct run_row row = make_row(project, name, number);
+    assert_fine(state_add_run(state, &row, &err), err);
+    assert_string_equal(row.name, expected_name);
+    int64_t id = row.id;
+    run_row_release(&row);
+    return id;
+}
+
+static void test_names(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    add_run(state, "p", "moe-", 1, "moe-1");
+    add_run(state, "p", "moe-", 2, "moe-2");
+    add_run(state, "q", "moe-", 3, "moe-1");
+    add_run(state, "p", "moe-9", 4, "moe-9");
+    add_run(state, "p", "moe-x", 5, "moe-x");
+    add_run(state, "p", "moe-12b", 6, "moe-12b");
+    add_run(state, "p", "moe-", 7, "moe-10");
+    add_run(state, "p", "mo_-", 8, "mo_-1"); // an underscore is no wildcard
+    struct run_row row = make_row("p", "moe-2", 9);
+    assert_int_equal(state_add_run(state, &row, &err), -1);
+    assert_non_null(strstr(err.text, "p/moe-2"));
+    row = make_row("p", "fresh-", 1); // a run_id that is taken: nothing is stored, the name stays as asked
+    assert_int_equal(state_add_run(state, &row, &err), -1);
+    assert_string_equal(row.name, "fresh-");
+    row = make_row("p", "1234567890123456789012345678901234567890123456789012345678901234", 10);
+    row.name[63] = '-';
+    assert_int_equal(state_add_run(state, &row, &err), -1);
+    assert_non_null(strstr(err.text, "64"));
+    assert_int_equal(state_resolve_run(state, "moe-1", &row, &err), 2);
+    assert_string_equal(err.text, "moe-1 names several runs: p/moe-1, q/moe-1");
+    assert_int_equal(state_resolve_run(state, "q/moe-1", &row, &err), 0);
+    assert_string_equal(row.project, "q");
+    run_row_release(&row);
+    assert_int_equal(state_resolve_run(state, "moe-10", &row, &err), 0);
+    run_row_release(&row);
+    assert_int_equal(state_resolve_run(state, "nothing", &row, &err), 1);
+    state_close(state);
+}
+
+static void test_row(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    struct run_row row = make_row("p", "tokenize-", 1), back;
+    row.experiment = state_add_experiment(state, "p", "/specs/a.yaml", "project: p\n", &err);
+    assert_true(row.experiment > 0);
+    strcpy(row.kind, "tokenize");
+    row.reason = string_copy("because \xE2\x80\x98so\xE2\x80\x99");
+    row.directory = string_copy("/runs/p/tokenize-1");
+    row.dataset_key = string_copy("abc");
+    row.spec = js_parse("{\"a\":[1,2.5,\"x\"]}", 17, &err);
+    row.provenance = js_object();
+    assert_fine(state_add_run(state, &row, &err), err);
+    state_close(state);
+    state = open_state(context);
+    assert_int_equal(state_dataset_run(state, "abc", &back, &err), 0);
+    assert_string_equal(back.reason, row.reason);
+    assert_string_equal(back.directory, row.directory);
+    assert_null(back.executor);
+    assert_null(back.plan);
+    assert_true(js_equal(back.spec, row.spec));
+    assert_true(back.created == row.created && back.created > 1e9);
+    assert_int_equal(back.iterations, 7);
+    assert_int_equal(back.experiment, row.experiment);
+    run_row_release(&back);
+    assert_int_equal(state_dataset_run(state, "other", &back, &err), 1);
+    int64_t first = row.id, second = add_run(state, "p", "moe-", 2, "moe-1"), needed[4];
+    size_t count;
+    assert_fine(state_add_need(state, second, first, &err), err);
+    assert_fine(state_add_need(state, second, first, &err), err);
+    assert_fine(state_needs(state, second, needed, 4, &count, &err), err);
+    assert_true(count == 1 && needed[0] == first);
+    assert_int_equal(state_add_need(state, second, 999, &err), -1);
+    run_row_release(&row);
+    state_close(state);
+}
+
+static void count_run(void *context, const struct run_row *row)
+{
+    (void)row;
+    ++*(int *)context;
+}
+
+static void test_changes(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    int64_t run = add_run(state, "p", "moe-", 1, "moe-1");
+    assert_fine(state_change(state, run, RUN_QUEUED, NULL, "daemon", &err), err);
+    assert_fine(state_change(state, run, RUN_RUNNING, "pid 12", "scheduler", &err), err);
+    assert_fine(state_change(state, run, RUN_RUNNING, "pid 12", "scheduler", &err), err); // no news, no event
+    assert_fine(state_request_cancel(state, run, &err), err);
+    assert_fine(state_request_cancel(state, run, &err), err);
+    assert_fine(state_change(state, run, RUN_CANCELLED, "asked", "exit record", &err), err);
+    struct json *events = state_events(state, run, &err);
+    assert_int_equal(js_count(events), 5); // created, queued, running, cancel, cancelled
+    struct json *last = js_at(events, 4);
+    assert_string_equal(js_string_of(js_get(last, "from"), ""), "running");
+    assert_string_equal(js_string_of(js_get(last, "to"), ""), "cancelled");
+    assert_string_equal(js_string_of(js_get(last, "witness"), ""), "exit record");
+    int64_t third = js_integer_of(js_get(js_at(events, 2), "id"), 0);
+    js_free(events);
+    events = state_events_after(state, third, &err);
+    assert_int_equal(js_count(events), 2);
+    assert_string_equal(js_string_of(js_get(js_at(events, 0), "run"), ""), "p/moe-1");
+    js_free(events);
+    struct run_row row;
+    assert_int_equal(state_get_run(state, run, &row, &err), 0);
+    assert_true(row.started > 0 && row.ended >= row.started && row.cancel_requested);
+    run_row_release(&row);
+    int alive = 0, all = 0;
+    assert_fine(state_each_run(state, NULL, true, count_run, &alive, &err), err);
+    assert_fine(state_each_run(state, "p", false, count_run, &all, &err), err);
+    assert_true(alive == 0 && all == 1);
+    assert_fine(state_change(state, run, RUN_QUEUED, "retry", "user", &err), err);
+    assert_int_equal(state_get_run(state, run, &row, &err), 0);
+    assert_true(row.ended == 0 && !row.cancel_requested);
+    run_row_release(&row);
+    assert_int_equal(state_change(state, 77, RUN_LOST, NULL, "daemon", &err), -1);
+    state_close(state);
+}
+
+static void test_history(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    int64_t run = add_run(state, "p", "moe-", 1, "moe-1");
+    struct attempt_row attempt = {.run = run, .number = 2, .job = "123", .job_started = 5.25, .state = "running", .code = -1, .ingest_offset = 99}, back;
+    assert_fine(state_put_attempt(state, &attempt, &err), err);
+    attempt.ingest_offset = 1000;
+    assert_fine(state_put_attempt(state, &attempt, &err), err);
+    assert_int_equal(state_get_attempt(state, run, 2, &back, &err), 0);
+    assert_true(back.ingest_offset == 1000 && back.code == -1 && back.job_started == 5.25 && strcmp(back.job, "123") == 0);
+    attempt_row_release(&back);
+    assert_int_equal(state_get_attempt(state, run, 3, &back, &err), 1);
+    struct run_row row;
+    assert_int_equal(state_get_run(state, run, &row, &err), 0);
+    assert_int_equal(row.attempt, 2);
+    run_row_release(&row);
+    struct json *attempts = state_attempts(state, run, &err);
+    assert_int_equal(js_kind(js_get(js_at(attempts, 0), "code")), JSON_KIND_NULL);
+    js_free(attempts);
+    struct json *body = js_object();
+    js_set(body, "counts", js_integer(3));
+    for (int i = 0; i < 2; i++) { // the second time changes nothing
+        assert_fine(state_add_note(state, run, 2, 10, "expert_load", body, &err), err);
+        assert_fine(state_add_note(state, run, 2, 11, "data", body, &err), err);
+        assert_fine(state_keep_aside(state, run, 2, 40, "{broken\0x", 9, "torn", &err), err);
+    }
+    struct json *notes = state_notes(state, run, NULL, -1, 100, &err);
+    assert_int_equal(js_count(notes), 2);
+    assert_true(js_equal(js_get(js_at(notes, 1), "body"), body));
+    js_free(notes);
+    notes = state_notes(state, run, "data", 10, 100, &err);
+    assert_int_equal(js_count(notes), 1);
+    js_free(notes);
+    struct json *aside = state_kept_aside(state, run, &err);
+    assert_int_equal(js_count(aside), 1);
+    assert_string_equal(js_string_of(js_get(js_at(aside, 0), "raw"), ""), "{broken");
+    js_free(aside);
+    js_free(body);
+    state_close(state);
+}
+
+static void test_batches(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    int64_t run = add_run(state, "p", "moe-", 1, "moe-1");
+    assert_fine(state_begin(state, &err), err);
+    assert_fine(state_change(state, run, RUN_RUNNING, NULL, "daemon", &err), err);
+    struct run_row taken = make_row("p", "moe-1", 2);
+    assert_int_equal(state_add_run(state, &taken, &err), -1); // the inner failure is undone, the batch goes on
+    assert_fine(state_add_event(state, run, "resumed", "at 3", "worker", 1.5, &err), err);
+    assert_fine(state_commit(state, &err), err);
+    assert_fine(state_begin(state, &err), err);
+    assert_fine(state_change(state, run, RUN_FAILED, NULL, "daemon", &err), err);
+    state_rollback(state);
+    struct run_row row;
+    assert_int_equal(state_get_run(state, run, &row, &err), 0);
+    assert_int_equal(row.state, RUN_RUNNING);
+    run_row_release(&row);
+    struct json *events = state_events(state, run, &err);
+    assert_int_equal(js_count(events), 3);
+    js_free(events);
+    state_close(state);
+}
+
+static void test_refusals(void **context)
+{
+    struct error err;
+    struct state *state = NULL;
+    struct sql *sql;
+    char *newer = in_folder(context, "newer.db"), *foreign = in_folder(context, "foreign.db"), *text = in_folder(context, "text.db");
+    assert_fine(sql_open(&sql, newer, &(struct sql_options){.create = true}, &err), err);
+    assert_fine(sql_script(sql, "PRAGMA user_version=9", &err), err);
+    sql_close(sql);
+    assert_int_equal(state_open(&state, newer, &err), -1);
+    assert_non_null(strstr(err.text, "newer switchyard (version 9"));
+    assert_fine(sql_open(&sql, foreign, &(struct sql_options){.create = true}, &err), err);
+    assert_fine(sql_script(sql, "CREATE TABLE cats(name)", &err), err);
+    sql_close(sql);
+    assert_int_equal(state_open(&state, foreign, &err), -1);
+    assert_non_null(strstr(err.text, "not Switchyard's"));
+    char *prose = allocate(5000, 1);
+    memset(prose, 'x', 4999);
+    assert_fine(file_write_atomic(text, prose, 4999, 0644, &err), err);
+    assert_int_equal(state_open(&state, text, &err), -1);
+    assert_non_null(strstr(err.text, "not an SQLite database"));
+    assert_int_equal(file_size(text), 4999);
+    assert_int_equal(state_open(&state, "/proc/nowhere/switchyard.db", &err), -1);
+    free(prose);
+    free(newer);
+    free(foreign);
+    free(text);
+}
+
+// ---- faults ----
+
+// State and event change together, over and over, until killed.
+static void change_for_ever(void *context)
+{
+    struct state *state = NULL;
+    if (state_open(&state, context, NULL) != 0)
+        return;
+    struct run_row row = {0};
+    if (state_resolve_run(state, "moe-1", &row, NULL) != 0)
+        return;
+    for (int64_t i = row.attempt + 1;; i++) {
+        struct attempt_row attempt = {.run = row.id, .number = i, .code = -1};
+        if (state_begin(state, NULL) != 0 || state_put_attempt(state, &attempt, NULL) != 0 ||
+            state_change(state, row.id, i % 2 ? RUN_RUNNING : RUN_PENDING, NULL, "daemon", NULL) != 0 || state_commit(state, NULL) != 0)
+            return;
+    }
+}
+
+static void test_killed(void **context)
+{
+    struct error err;
+    char *path = in_folder(context, "home/switchyard.db");
+    struct state *state = open_state(context);
+    int64_t run = add_run(state, "p", "moe-", 1, "moe-1"), last = 0;
+    state_close(state);
+    for (int round = 0; round < 8; round++) {
+        run_and_kill(change_for_ever, path, 40 + 7 * round);
+        state = open_state(context);
+        struct run_row row;
+        assert_int_equal(state_get_run(state, run, &row, &err), 0);
+        struct json *events = state_events(state, run, &err), *attempts = state_attempts(state, run, &err);
+        assert_int_equal(js_count(events), row.attempt + 1);
+        assert_int_equal(js_count(attempts), row.attempt);
+        assert_int_equal(row.state, row.attempt == 0 ? RUN_CREATED : row.attempt % 2 ? RUN_RUNNING : RUN_PENDING);
+        assert_true(row.attempt >= last);
+        last = row.attempt;
+        js_free(events);
+        js_free(attempts);
+        run_row_release(&row);
+        state_close(state);
+    }
+    assert_true(last > 0);
+    free(path);
+}
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) \
+            return __LINE__; \
+    } while (0)
+
+static int fill_disk(const char *folder)
+{
+    struct error err = {0};
+    struct state *state = NULL;
+    char *path = path_join(folder, "switchyard.db");
+    CHECK(state_open(&state, path, &err) == 0);
+    struct run_row row = make_row("p", "moe-", 1);
+    CHECK(state_add_run(state, &row, &err) == 0);
+    char *raw = allocate(8192, 1);
+    int stored = 0, status = 0;
+    for (; status == 0 && stored < 10000; stored += status == 0) {
+        CHECK(state_begin(state, &err) == 0);
+        status = state_keep_aside(state, row.id, stored, 0, raw, 8192, "test", &err);
+        if (status == 0)
+            status = state_keep_aside(state, row.id, stored, 1, raw, 8192, "test", &err);
+        if (status == 0)
+            status = state_commit(state, &err);
+        else
+            state_rollback(state);
+    }
+    CHECK(status == -1 && stored > 2 && stored < 10000);
+    CHECK(strstr(err.text, "disk is full"));
+    state_close(state);
+    CHECK(state_open(&state, path, &err) == 0);
+    struct json *lines = state_kept_aside(state, row.id, &err);
+    CHECK((int)js_count(lines) == 2 * stored); // both of a batch or none
+    js_free(lines);
+    state_close(state);
+    free(raw);
+    free(path);
+    return 0;
+}
+
+static void test_full_disk(void **context)
+{
+    if (!run_on_mount(fill_disk, *context, 1024))
+        skip();
+}
+
+static int open_read_only(const char *folder)
+{
+    struct error err = {0};
+    struct state *state = NULL;
+    char *path = path_join(folder, "switchyard.db"), *there = path_join(folder, "home/switchyard.db");
+    CHECK(state_open(&state, path, &err) == -1);
+    CHECK(strstr(err.text, "Read-only file system"));
+    CHECK(state_open(&state, there, &err) == -1);
+    CHECK(strstr(err.text, "read-only"));
+    free(path);
+    free(there);
+    return 0;
+}
+
+static void test_read_only(void **context)
+{
+    state_close(open_state(context));
+    if (!run_on_mount(open_read_only, *context, 0))
+        skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_names, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_row, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_changes, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_history, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_batches, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_refusals, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_killed, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_full_disk, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_read_only, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
