@@ -3,24 +3,40 @@
 #include "schema/shape/groups.h"
 #include "schema/shape/params.h"
 
-// Forward + backward FLOP of one token: Megatron's num_floating_point_operations / tokens. Router, norms, softmax left out.
+// Forward + backward FLOP of one token: Megatron's num_floating_point_operations / tokens. Router, norms, softmax left out; attention
+// counts the causal half, or the window.
 double flops_per_token(const struct spec *spec);
 
-struct memory_cost { // bytes on the rank that holds most
+// Bytes on the rank that holds most. State is exact, by training.precision: fp32 has 4 bytes of parameter, 4 of gradient, 8 of moments;
+// bf16 and fp16 have 2, 4 (fp32) and 12 (master and moments). The distributed optimizer divides the last by the data-parallel size, for
+// experts by their own. Activations are exact for fp32 on one pipeline stage without recomputation: they mirror worker/model's arenas,
+// which are laid out for the worst case; elsewhere they are an estimate by the same table.
+struct memory_cost {
     int64_t parameters, gradients, optimizer, activations_balanced, activations_worst;
     int64_t dispatch_balanced, dispatch_worst; // arenas of the MoE exchange: routing balanced, and the worst that can reach a rank
     int64_t state;                             // parameters + gradients + optimizer
     int64_t total;                             // state + activations + dispatch, balanced
+    int64_t total_worst;                       // the same, worst
+    int64_t stage;                             // the pipeline stage that these are of
 };
 void memory_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout);
 
-struct volume_cost { // bytes one rank hands to the communicator in one step, whole send buffers, own rows included, balanced routing
+// Bytes one rank hands to the communicator in one step: whole send buffers, own rows included. The way there sends T·K rows whatever the
+// routing, the way back what arrived: so this is exact for balanced routing, and otherwise as the mean over the expert-parallel group.
+// A group of one exchanges nothing. Of several pipeline stages, the one with most.
+struct volume_cost {
     int64_t alltoall_rows;          // tokens: forward dispatch + combine, backward of both
     int64_t alltoall_probabilities; // the routing weights that travel with the rows, forward and backward
     int64_t alltoall_total;         // over all layers and micro batches of a step: rows + probabilities
-    int64_t gradient_reduce;        // data parallel gradients
+    int64_t gradient_reduce;        // gradients that are summed over ranks: dense over DP·CP, experts over expert DP
 };
 void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct layout *layout);
 
 int64_t tokens_per_step(const struct spec *spec);
 int64_t micro_batches(const struct spec *spec); // a rank and step: B / (mbs · DP)
+
+// The pipeline stage that runs a layer (interleaved: chunks of layers go round the stages).
+int64_t layer_stage(const struct spec *spec, const struct layout *layout, int64_t layer);
+// Elements of a tensor that each rank of a stage holds: its part under tensor parallelism; experts of the first expert-parallel rank only,
+// since every rank holds as many.
+int64_t param_elements_on(const struct param *param, const struct spec *spec, const struct layout *layout, int64_t stage);

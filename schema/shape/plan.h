@@ -17,3 +17,7 @@ int plan_init(struct plan *plan, const struct spec *spec, struct error *err);
 // {"name", "parameters": {"total", "active"}, "flops_per_token", "tokens_per_step", "tokens_total", "micro_batches", "layout": {…},
 //  "bubble", "memory": {…}, "alltoall_bytes_per_step", "volume": {…}, "learning_rate": [[iteration, rate], …]}
 struct json *plan_to_json(const struct plan *plan, const struct spec *spec);
+
+enum { PLAN_RATES_MAX = 80 };
+// Iterations that show the learning-rate curve: its corners, and some between. Ascending, each once; returns how many.
+size_t plan_rate_iterations(const struct spec *spec, int64_t iterations[PLAN_RATES_MAX]);
