@@ -2,7 +2,7 @@
 #include "schema/shape/cost.h"
 #include "schema/shape/schedule.h"
 
-enum { ALIGNMENT = 64, LOSS_LOGITS_MAX = 1 << 22 }; // as in worker/model/activations.h
+enum { ALIGNMENT = 64, LOSS_LOGITS_MAX = 1 << 22, CHUNK_REALS = 1 << 21 }; // as in worker/model/activations.h and worker/parallel/reduce.c
 
 // ---- where tensors live ----
 
@@ -75,10 +75,16 @@ static int64_t shared_out(int64_t bytes, int64_t ranks)
     return (bytes + ranks - 1) / ranks;
 }
 
-static void state_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout, int64_t stage)
+static struct holding held(const struct spec *spec, const struct layout *layout, int64_t stage)
 {
     struct holding holding = {.spec = spec, .layout = layout, .stage = stage};
     param_walk(spec, hold, &holding);
+    return holding;
+}
+
+static void state_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout, int64_t stage)
+{
+    struct holding holding = held(spec, layout, stage);
     bool mixed = spec->training.precision != PRECISION_FP32;
     bool shards = spec->training.distributed_optimizer;
     int64_t elements = holding.dense + holding.expert, moments = mixed ? 12 : 8;
@@ -171,7 +177,7 @@ static int64_t dispatch_bytes(const struct sizes *s)
         return 0;
     int64_t choices = s->t * n->K;
     int64_t bytes = reals(s, choices * n->C) + 2 * reals(s, s->R * n->C);               // send, arrived, ordered
-    bytes += 2 * reals(s, choices) + reals(s, s->R);                                    // send_probs, dprobs, arrived_probs
+    bytes += 2 * reals(s, choices) + 2 * reals(s, s->R);                                // send_probs, dprobs; arrived_probs, dexpert_probs
     bytes += reals(s, s->R * (n->gated ? 2 : 1) * s->X) + reals(s, s->R * s->X);        // dgate_up, dact
     return bytes + reals(s, s->t * n->E) + reals(s, s->t * n->C);                       // dlogits, drouter
 }
@@ -208,12 +214,26 @@ static void kept_bytes(const struct sizes *s, const struct spec *spec, const str
     }
 }
 
+// Where the sums over ranks are made: the parts of one slice.
+static int64_t scratch_bytes(int64_t elements, int64_t ranks)
+{
+    int64_t chunk = elements < CHUNK_REALS ? elements : CHUNK_REALS;
+    return ranks == 1 ? 0 : shared_out(chunk, ranks) * ranks * 4;
+}
+
+static int64_t reduce_bytes(const struct spec *spec, const struct layout *layout, int64_t stage)
+{
+    struct holding holding = held(spec, layout, stage);
+    int64_t dense = scratch_bytes(holding.dense, layout->dp * layout->cp), expert = scratch_bytes(holding.expert, layout->edp);
+    return dense > expert ? dense : expert;
+}
+
 static int64_t activation_bytes(const struct sizes *s, const struct spec *spec, const struct layout *layout, int64_t stage)
 {
     int64_t kept, working, passes, chunks;
     kept_bytes(s, spec, layout, stage, &kept, &working);
     in_flight(spec, layout, stage, &passes, &chunks);
-    return shared_out(kept * passes, chunks) + working + once_bytes(s, spec);
+    return shared_out(kept * passes, chunks) + working + once_bytes(s, spec) + reduce_bytes(spec, layout, stage);
 }
 
 static void stage_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout, int64_t stage)
