@@ -1,0 +1,127 @@
+// The cpu device: float32, OpenMP threads fixed at creation, kernels chosen at creation by what the machine has.
+#include "worker/device/cpu.h"
+#include "worker/device/host_memory.h"
+#include "worker/device/permute.h"
+
+#include <assert.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { THREADS_MAX = 256, WORK_WORTH_A_THREAD = 16384 };
+
+struct cpu cpu;
+
+struct scratch {
+    void *at;
+    size_t bytes;
+};
+
+static struct scratch scratches[THREADS_MAX][SCRATCH_USES], partials;
+
+static void *grown(struct scratch *scratch, size_t bytes)
+{
+    if (bytes > scratch->bytes) {
+        if (scratch->at)
+            host_memory.free(scratch->at, scratch->bytes);
+        *scratch = (struct scratch){host_memory.alloc(bytes), bytes};
+    }
+    return scratch->at;
+}
+
+float *cpu_scratch(int thread, enum scratch_use use, size_t count)
+{
+    return grown(&scratches[thread][use], count * sizeof(float));
+}
+
+void *cpu_partials(size_t bytes)
+{
+    return grown(&partials, bytes);
+}
+
+void cpu_run(void (*body)(const void *job, int thread, int threads), const void *job, size_t work)
+{
+    if (cpu.threads == 1 || work < WORK_WORTH_A_THREAD) {
+        body(job, 0, 1);
+        return;
+    }
+#pragma omp parallel num_threads(cpu.threads)
+    body(job, omp_get_thread_num(), omp_get_num_threads());
+}
+
+void cpu_barrier(int threads)
+{
+    if (threads > 1) {
+#pragma omp barrier
+    }
+}
+
+struct range cpu_part(size_t count, int thread, int threads)
+{
+    size_t i = (size_t)thread, n = (size_t)threads;
+    return (struct range){count * i / n, count * (i + 1) / n};
+}
+
+static const struct device_ops ops = {
+    .matmul = cpu_matmul,
+    .grouped_forward = cpu_grouped_forward,
+    .grouped_dinput = cpu_grouped_dinput,
+    .grouped_dweight = cpu_grouped_dweight,
+    .embedding_forward = cpu_embedding_forward,
+    .embedding_backward = cpu_embedding_backward,
+    .rmsnorm_forward = cpu_rmsnorm_forward,
+    .rmsnorm_backward = cpu_rmsnorm_backward,
+    .rope = cpu_rope,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
+    .swiglu_forward = cpu_swiglu_forward,
+    .swiglu_backward = cpu_swiglu_backward,
+    .add = cpu_add,
+    .scale = cpu_scale,
+    .add_ordered = cpu_add_ordered,
+    .cross_entropy = cpu_cross_entropy,
+    .router_forward = cpu_router_forward,
+    .router_backward = cpu_router_backward,
+    .router_counts = cpu_router_counts,
+    .permute_plan = permute_plan_host,
+    .gather_rows = cpu_gather_rows,
+    .combine_rows = cpu_combine_rows,
+    .adamw = cpu_adamw,
+    .sum_of_squares = cpu_sum_of_squares,
+    .sum = cpu_sum,
+    .count_zeros = cpu_count_zeros,
+    .from_double = cpu_from_double,
+    .to_double = cpu_to_double,
+};
+
+static const struct kernels *kernels_named(const char *isa)
+{
+#ifdef __x86_64__
+    if (!strcmp(isa, "avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
+        && __builtin_cpu_supports("avx512dq"))
+        return &kernels_avx512;
+    if (!strcmp(isa, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &kernels_avx2;
+#endif
+    return strcmp(isa, "plain") ? NULL : &kernels_plain;
+}
+
+bool cpu_has(const char *isa)
+{
+    return kernels_named(isa) != NULL;
+}
+
+const struct device *cpu_configure(int threads, const char *isa)
+{
+    static struct device device;
+    assert(threads >= 1 && threads <= THREADS_MAX && cpu_has(isa));
+    cpu = (struct cpu){kernels_named(isa), threads};
+    device = (struct device){"cpu", cpu.kernels->isa, sizeof(float), &host_memory, &ops};
+    return &device;
+}
+
+const struct device *device_cpu(int threads)
+{
+    assert(!cpu.threads || cpu.threads == threads);
+    return cpu_configure(threads, cpu_has("avx512") ? "avx512" : cpu_has("avx2") ? "avx2" : "plain");
+}

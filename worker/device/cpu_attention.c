@@ -1,0 +1,176 @@
+// Causal attention in tiles of queries. A thread takes one sequence and one key head at a time, packs its keys and values once, and goes
+// through the query heads that share them. Memory: a few rows of S scores (forward) or one small tile (backward), never S × S.
+// A query's sums run over keys in order, a key's gradient over query heads and then queries in order.
+#include "worker/device/cpu.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { QUERIES = 32, KEYS = 64, SPARE = 64 };
+
+struct attention {
+    float *out, *lse, *dqkv;
+    const float *dout, *qkv;
+    const float *saved_out, *saved_lse;
+    size_t B, S, H, G, D;
+    size_t row;   // reals of a row of qkv
+    size_t wide;  // D in whole strips
+    size_t padded; // S in whole key tiles
+    float scale;
+};
+
+static size_t rounded(size_t count, size_t unit)
+{
+    return (count + unit - 1) / unit * unit;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct attention attention_of(size_t B, size_t S, size_t H, size_t G, size_t D)
+{
+    assert(G && H % G == 0 && D % 2 == 0);
+    return (struct attention){.B = B, .S = S, .H = H, .G = G, .D = D, .row = (H + 2 * G) * D, .wide = rounded(D, cpu.kernels->strip),
+        .padded = rounded(S, KEYS), .scale = (float)(1 / sqrt((double)D))};
+}
+
+static void forward_head(const struct attention *a, size_t b, size_t h, const float *keys, const float *values, float *scores)
+{
+    const float *q = a->qkv + b * a->S * a->row + h * a->D;
+    for (size_t s0 = 0; s0 < a->S; s0 += QUERIES) {
+        size_t rows = smaller(QUERIES, a->S - s0), width = s0 + rows;
+        struct left left = {q + s0 * a->row, a->row, 1, 0};
+        cpu.kernels->multiply(scores, a->padded, left, keys, a->D * cpu.kernels->strip, rows, width, a->D, false);
+        float sums[QUERIES];
+        for (size_t i = 0; i < rows; i++)
+            sums[i] = cpu.kernels->softmax(scores + i * a->padded, &a->lse[(b * a->H + h) * a->S + s0 + i], s0 + i + 1, width, a->scale);
+        float *out = a->out + ((b * a->S + s0) * a->H + h) * a->D;
+        left = (struct left){scores, a->padded, 1, 0};
+        cpu.kernels->multiply(out, a->H * a->D, left, values, a->S * cpu.kernels->strip, rows, a->D, width, false);
+        for (size_t i = 0; i < rows; i++)
+            cpu.kernels->scale(out + i * a->H * a->D, 1 / sums[i], a->D);
+    }
+}
+
+static void run_forward(const void *job, int thread, int threads)
+{
+    const struct attention *a = job;
+    struct range part = cpu_part(a->B * a->G, thread, threads);
+    size_t packed = (a->padded + SPARE) * a->D, values_reals = a->S * a->wide;
+    float *keys = cpu_scratch(thread, SCRATCH_ATTENTION, packed + values_reals + QUERIES * a->padded + SPARE);
+    float *values = keys + packed, *scores = values + values_reals;
+    for (size_t task = part.from; task < part.to; task++) {
+        size_t b = task / a->G, g = task % a->G, share = a->H / a->G;
+        const float *k = a->qkv + b * a->S * a->row + (a->H + g) * a->D, *v = k + a->G * a->D;
+        cpu.kernels->pack_right(keys, k, 1, a->row, a->D, a->S);
+        cpu.kernels->pack_right(values, v, a->row, 1, a->S, a->D);
+        for (size_t h = g * share; h < (g + 1) * share; h++)
+            forward_head(a, b, h, keys, values, scores);
+    }
+}
+
+void cpu_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D)
+{
+    struct attention a = attention_of(B, S, H, G, D);
+    a.out = out;
+    a.lse = lse;
+    a.qkv = qkv;
+    cpu_run(run_forward, &a, B * S * S * H * D / 16);
+}
+
+// What backward needs of one key head: packed keys and values, the sums of their gradients, and one tile.
+struct backward {
+    float *keys_across;   // kᵀ, strips over positions: scores
+    float *values_across; // vᵀ, strips over positions: dp
+    float *keys;          // key tiles, strips over D: dq
+    float *queries, *douts; // the query tile's, strips over D: dk, dv
+    float *dk, *dv;       // (S, D)
+    float *p, *dp;        // (QUERIES, KEYS)
+};
+
+static struct backward backward_of(const struct attention *a, int thread)
+{
+    size_t across = (a->padded + SPARE) * a->D, tiles = a->padded * a->wide, query = QUERIES * a->wide, sums = a->S * a->D, tile = QUERIES * KEYS;
+    float *at = cpu_scratch(thread, SCRATCH_ATTENTION, 2 * across + tiles + 2 * query + 2 * sums + 2 * tile + SPARE);
+    struct backward w = {.keys_across = at, .values_across = at + across, .keys = at + 2 * across};
+    w.queries = w.keys + tiles;
+    w.douts = w.queries + query;
+    w.dk = w.douts + query;
+    w.dv = w.dk + sums;
+    w.p = w.dv + sums;
+    w.dp = w.p + tile;
+    return w;
+}
+
+// Keys j0 … of one tile against the query tile s0 …: p and dscore, then their three products.
+static void backward_tile(const struct attention *a, const struct backward *w, size_t b, size_t h, size_t s0, size_t j0, const float *deltas)
+{
+    const struct kernels *kernels = cpu.kernels;
+    size_t rows = smaller(QUERIES, a->S - s0), width = smaller(KEYS, s0 + rows - j0), D = a->D, across = D * kernels->strip;
+    struct left q = {a->qkv + (b * a->S + s0) * a->row + h * D, a->row, 1, 0};
+    struct left d = {a->dout + ((b * a->S + s0) * a->H + h) * D, a->H * D, 1, 0};
+    kernels->multiply(w->p, KEYS, q, w->keys_across + j0 * D, across, rows, width, D, false);
+    kernels->multiply(w->dp, KEYS, d, w->values_across + j0 * D, across, rows, width, D, false);
+    const float *lse = a->saved_lse + (b * a->H + h) * a->S + s0;
+    for (size_t i = 0; i < rows; i++) {
+        size_t visible = s0 + i >= j0 ? smaller(s0 + i - j0 + 1, width) : 0;
+        kernels->softmax_backward(w->p + i * KEYS, w->dp + i * KEYS, lse[i], deltas[i], visible, width, a->scale);
+    }
+    float *dq = a->dqkv + (b * a->S + s0) * a->row + h * D;
+    size_t keys = smaller(KEYS, a->S - j0); // as packed
+    kernels->multiply(dq, a->row, (struct left){w->dp, KEYS, 1, 0}, w->keys + j0 * a->wide, keys * kernels->strip, rows, D, width, j0 > 0);
+    kernels->multiply(w->dk + j0 * D, D, (struct left){w->dp, 1, KEYS, 0}, w->queries, rows * kernels->strip, width, D, rows, true);
+    kernels->multiply(w->dv + j0 * D, D, (struct left){w->p, 1, KEYS, 0}, w->douts, rows * kernels->strip, width, D, rows, true);
+}
+
+static void backward_head(const struct attention *a, const struct backward *w, size_t b, size_t h)
+{
+    for (size_t s0 = 0; s0 < a->S; s0 += QUERIES) {
+        size_t rows = smaller(QUERIES, a->S - s0), D = a->D, at = ((b * a->S + s0) * a->H + h) * D;
+        float deltas[QUERIES];
+        for (size_t i = 0; i < rows; i++)
+            deltas[i] = cpu.kernels->dot(a->dout + at + i * a->H * D, a->saved_out + at + i * a->H * D, D);
+        cpu.kernels->pack_right(w->queries, a->qkv + (b * a->S + s0) * a->row + h * D, a->row, 1, rows, D);
+        cpu.kernels->pack_right(w->douts, a->dout + at, a->H * D, 1, rows, D);
+        for (size_t j0 = 0; j0 < s0 + rows; j0 += KEYS)
+            backward_tile(a, w, b, h, s0, j0, deltas);
+    }
+}
+
+static void run_backward(const void *job, int thread, int threads)
+{
+    const struct attention *a = job;
+    struct range part = cpu_part(a->B * a->G, thread, threads);
+    struct backward w = backward_of(a, thread);
+    size_t D = a->D, share = a->H / a->G;
+    for (size_t task = part.from; task < part.to; task++) {
+        size_t b = task / a->G, g = task % a->G, at = b * a->S * a->row + (a->H + g) * D;
+        const float *k = a->qkv + at, *v = k + a->G * D;
+        cpu.kernels->pack_right(w.keys_across, k, 1, a->row, D, a->S);
+        cpu.kernels->pack_right(w.values_across, v, 1, a->row, D, a->S);
+        for (size_t j0 = 0; j0 < a->S; j0 += KEYS)
+            cpu.kernels->pack_right(w.keys + j0 * a->wide, k + j0 * a->row, a->row, 1, smaller(KEYS, a->S - j0), D);
+        memset(w.dk, 0, 2 * a->S * D * sizeof *w.dk);
+        for (size_t h = g * share; h < (g + 1) * share; h++)
+            backward_head(a, &w, b, h);
+        for (size_t s = 0; s < a->S; s++) {
+            memcpy(a->dqkv + at + s * a->row, w.dk + s * D, D * sizeof(float));
+            memcpy(a->dqkv + at + a->G * D + s * a->row, w.dv + s * D, D * sizeof(float));
+        }
+    }
+}
+
+void cpu_attention_backward(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H,
+    size_t G, size_t D)
+{
+    struct attention a = attention_of(B, S, H, G, D);
+    a.dqkv = dqkv;
+    a.dout = dout;
+    a.qkv = qkv;
+    a.saved_out = out;
+    a.saved_lse = lse;
+    cpu_run(run_backward, &a, B * S * S * H * D / 16);
+}

@@ -1,0 +1,203 @@
+// Operations over rows of tokens, and embedding.
+#include "worker/device/cpu.h"
+#include "worker/device/host_memory.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { ROW_BLOCK = 64 }; // rows whose contributions to a weight's gradient are summed together
+
+struct embedding {
+    float *out;
+    const float *in;
+    const int32_t *tokens;
+    size_t T, V, C;
+};
+
+static void run_embedding_forward(const void *job, int thread, int threads)
+{
+    const struct embedding *e = job;
+    struct range part = cpu_part(e->T, thread, threads);
+    for (size_t t = part.from; t < part.to; t++)
+        memcpy(e->out + t * e->C, e->in + (size_t)e->tokens[t] * e->C, e->C * sizeof *e->out);
+}
+
+void cpu_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C)
+{
+    cpu_run(run_embedding_forward, &(struct embedding){out, weight, tokens, T, 0, C}, T * C);
+}
+
+// Threads share columns, not tokens, so that each sum keeps the order of tokens.
+static void run_embedding_backward(const void *job, int thread, int threads)
+{
+    const struct embedding *e = job;
+    struct range part = cpu_part(e->C, thread, threads);
+    for (size_t t = 0; t < e->T; t++) {
+        assert(e->tokens[t] >= 0 && (size_t)e->tokens[t] < e->V);
+        float *to = e->out + (size_t)e->tokens[t] * e->C + part.from;
+        cpu.kernels->add(to, to, e->in + t * e->C + part.from, part.to - part.from);
+    }
+}
+
+void cpu_embedding_backward(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C)
+{
+    cpu_run(run_embedding_backward, &(struct embedding){dweight, dout, tokens, T, V, C}, T * C);
+}
+
+struct rmsnorm {
+    float *out, *rstd, *partials;
+    const float *dout, *x, *weight, *saved_rstd;
+    size_t T, C;
+    float eps;
+};
+
+static void run_rmsnorm_forward(const void *job, int thread, int threads)
+{
+    const struct rmsnorm *n = job;
+    struct range part = cpu_part(n->T, thread, threads);
+    size_t at = part.from * n->C;
+    cpu.kernels->rmsnorm_forward(n->out + at, n->rstd + part.from, n->x + at, n->weight, part.to - part.from, n->C, n->eps);
+}
+
+void cpu_rmsnorm_forward(void *out, void *rstd, const void *x, const void *weight, size_t T, size_t C, double eps)
+{
+    struct rmsnorm n = {.out = out, .rstd = rstd, .x = x, .weight = weight, .T = T, .C = C, .eps = (float)eps};
+    cpu_run(run_rmsnorm_forward, &n, T * C);
+}
+
+static size_t row_blocks(size_t T)
+{
+    return (T + ROW_BLOCK - 1) / ROW_BLOCK;
+}
+
+static void run_rmsnorm_backward(const void *job, int thread, int threads)
+{
+    const struct rmsnorm *n = job;
+    struct range part = cpu_part(row_blocks(n->T), thread, threads);
+    for (size_t block = part.from; block < part.to; block++) {
+        size_t row = block * ROW_BLOCK, rows = n->T - row < ROW_BLOCK ? n->T - row : ROW_BLOCK, at = row * n->C;
+        float *dweight = n->partials + block * n->C;
+        memset(dweight, 0, n->C * sizeof *dweight);
+        cpu.kernels->rmsnorm_backward(n->out + at, dweight, n->dout + at, n->x + at, n->weight, n->saved_rstd + row, rows, n->C);
+    }
+}
+
+void cpu_rmsnorm_backward(void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C)
+{
+    struct rmsnorm n = {.out = dx, .dout = dout, .x = x, .weight = weight, .saved_rstd = rstd, .T = T, .C = C};
+    n.partials = cpu_partials((row_blocks(T) + 1) * C * sizeof(float));
+    cpu_run(run_rmsnorm_backward, &n, T * C);
+    for (size_t block = 1; block < row_blocks(T); block++)
+        cpu.kernels->add(n.partials, n.partials, n.partials + block * C, C);
+    if (T)
+        cpu.kernels->add(dweight, dweight, n.partials, C);
+}
+
+// Cosines (S, D/2) and then sines of one (S, D, base), kept from call to call: a model uses one, an evaluation perhaps another.
+struct rope_table {
+    size_t S, D;
+    double base;
+    float *cosines, *sines;
+};
+
+static const struct rope_table *rope_table_of(size_t S, size_t D, double base)
+{
+    enum { TABLES = 4 };
+    static struct rope_table tables[TABLES];
+    static size_t next;
+    for (size_t i = 0; i < TABLES; i++)
+        if (tables[i].S == S && tables[i].D == D && tables[i].base == base)
+            return &tables[i];
+    struct rope_table *table = &tables[next++ % TABLES];
+    size_t count = S * (D / 2);
+    if (table->cosines)
+        host_memory.free(table->cosines, 2 * table->S * (table->D / 2) * sizeof(float));
+    float *block = host_memory.alloc(2 * count * sizeof(float));
+    *table = (struct rope_table){S, D, base, block, block + count};
+    for (size_t s = 0; s < S; s++)
+        for (size_t i = 0; i < D / 2; i++) {
+            double angle = (double)s * pow(base, -2.0 * (double)i / (double)D);
+            table->cosines[s * (D / 2) + i] = (float)cos(angle);
+            table->sines[s * (D / 2) + i] = (float)sin(angle);
+        }
+    return table;
+}
+
+struct rope {
+    float *x;
+    const struct rope_table *table;
+    size_t T, stride, first, heads;
+    int direction;
+};
+
+static void run_rope(const void *job, int thread, int threads)
+{
+    const struct rope *r = job;
+    size_t D = r->table->D;
+    struct range part = cpu_part(r->T, thread, threads);
+    for (size_t t = part.from; t < part.to; t++) {
+        size_t at = t % r->table->S * (D / 2);
+        cpu.kernels->rope(r->x + t * r->stride + r->first * D, r->table->cosines + at, r->table->sines + at, r->heads, D, (float)r->direction);
+    }
+}
+
+void cpu_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction)
+{
+    struct rope r = {x, rope_table_of(S, D, base), T, stride, first, heads, direction};
+    cpu_run(run_rope, &r, T * heads * D);
+}
+
+struct swiglu {
+    float *out, *dscale;
+    const float *dout, *gate_up, *scale;
+    size_t T, F;
+};
+
+static void run_swiglu_forward(const void *job, int thread, int threads)
+{
+    const struct swiglu *s = job;
+    struct range part = cpu_part(s->T, thread, threads);
+    const float *scale = s->scale ? s->scale + part.from : NULL;
+    cpu.kernels->swiglu_forward(s->out + part.from * s->F, s->gate_up + part.from * 2 * s->F, scale, part.to - part.from, s->F);
+}
+
+void cpu_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F)
+{
+    cpu_run(run_swiglu_forward, &(struct swiglu){.out = out, .gate_up = gate_up, .scale = scale, .T = T, .F = F}, T * F);
+}
+
+static void run_swiglu_backward(const void *job, int thread, int threads)
+{
+    const struct swiglu *s = job;
+    struct range part = cpu_part(s->T, thread, threads);
+    const float *scale = s->scale ? s->scale + part.from : NULL;
+    float *dscale = s->scale ? s->dscale + part.from : NULL;
+    size_t at = part.from * s->F;
+    cpu.kernels->swiglu_backward(s->out + 2 * at, dscale, s->dout + at, s->gate_up + 2 * at, scale, part.to - part.from, s->F);
+}
+
+void cpu_swiglu_backward(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F)
+{
+    struct swiglu s = {.out = dgate_up, .dscale = dscale, .dout = dout, .gate_up = gate_up, .scale = scale, .T = T, .F = F};
+    cpu_run(run_swiglu_backward, &s, T * F);
+}
+
+struct cross_entropy {
+    float *losses, *logits;
+    const int32_t *targets;
+    size_t T, V;
+    float factor;
+};
+
+static void run_cross_entropy(const void *job, int thread, int threads)
+{
+    const struct cross_entropy *c = job;
+    struct range part = cpu_part(c->T, thread, threads);
+    cpu.kernels->cross_entropy(c->losses + part.from, c->logits + part.from * c->V, c->targets + part.from, part.to - part.from, c->V, c->factor);
+}
+
+void cpu_cross_entropy(void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor)
+{
+    cpu_run(run_cross_entropy, &(struct cross_entropy){losses, logits, targets, T, V, (float)factor}, T * V);
+}

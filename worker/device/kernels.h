@@ -1,0 +1,59 @@
+// The inner loops of the cpu device, one table an instruction set: kernels_avx512.c, kernels_avx2.c and kernels_plain.c each compile
+// kernels_*.inc over their own vector type. A kernel works on the calling thread, allocates nothing, and gives an element the same bits
+// whatever the number of rows it is called with. Names and shapes as in device.h.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The left operand of a product: element (i, k) at at[i·row + k·column], one of the strides being 1. panel > 0: packed by pack_left,
+// panels that many floats apart.
+struct left {
+    const float *at;
+    size_t row, column, panel;
+};
+
+// What AdamW needs for every element: one_minus are 1 − β, correct are 1 − βᵗ.
+struct adamw {
+    float gradient_factor, rate, beta1, beta2, one_minus1, one_minus2, correct1, correct2, eps, decay;
+};
+
+struct kernels {
+    const char *isa;
+    size_t panel; // rows a product computes at a time, at most
+    size_t strip; // columns a packed right operand has together
+
+    // out = strips of b(K,N), element (k, n) at b[k·row + n·column], one of the strides being 1: strip j is K rows of `strip` columns.
+    void (*pack_right)(float *out, const float *b, size_t row, size_t column, size_t K, size_t N);
+    // out = panels of a(M,K), element (i, k) at a[i + k·column]. Returns how to read it.
+    struct left (*pack_left)(float *out, const float *a, size_t column, size_t M, size_t K);
+    // c(M,N), rows c_row apart, = or += a(M,K) · b(K,N); strips of b are strip_reals apart. Each element is one chain of multiply-adds
+    // over k in order, then stored or added to c.
+    void (*multiply)(float *c, size_t c_row, struct left a, const float *b, size_t strip_reals, size_t M, size_t N, size_t K, bool accumulate);
+
+    void (*rmsnorm_forward)(float *out, float *rstd, const float *x, const float *weight, size_t rows, size_t C, float eps);
+    void (*rmsnorm_backward)(float *dx, float *dweight, const float *dout, const float *x, const float *weight, const float *rstd, size_t rows,
+        size_t C); // dweight: += over these rows
+    // One row's heads; cosines and sines (D/2) of its position.
+    void (*rope)(float *heads, const float *cosines, const float *sines, size_t count, size_t D, float direction);
+    // p(width) = exp(scale·(p − largest)) up to `visible`, then 0; returns the sum, writes the logarithm of Σ exp(scale·p).
+    float (*softmax)(float *p, float *lse, size_t visible, size_t width, float scale);
+    // p = exp(scale·p − lse), dp = scale·p·(dp − delta) up to `visible`, then both 0.
+    void (*softmax_backward)(float *p, float *dp, float lse, float delta, size_t visible, size_t width, float scale);
+    float (*dot)(const float *a, const float *b, size_t count);
+    void (*swiglu_forward)(float *out, const float *gate_up, const float *scale, size_t rows, size_t F);
+    void (*swiglu_backward)(float *dgate_up, float *dscale, const float *dout, const float *gate_up, const float *scale, size_t rows, size_t F);
+    void (*cross_entropy)(float *losses, float *logits, const int32_t *targets, size_t rows, size_t V, float factor);
+    void (*exponents)(float *out, const float *x, float top, size_t count); // out = exp(x − top)
+
+    void (*add)(float *out, const float *a, const float *b, size_t count);
+    void (*scale)(float *x, float factor, size_t count);
+    void (*adamw)(float *param, float *m, float *v, const float *gradient, size_t count, const struct adamw *with);
+    double (*sum_of_squares)(const float *x, size_t count);
+    double (*sum)(const float *x, size_t count);
+};
+
+extern const struct kernels kernels_plain;
+#ifdef __x86_64__
+extern const struct kernels kernels_avx2, kernels_avx512;
+#endif

@@ -1,0 +1,81 @@
+// The kernels over vectors of 8 floats: 6 × 16 accumulators fill 12 of 16 registers.
+#ifdef __x86_64__
+#pragma GCC target("avx2,fma")
+#include <immintrin.h>
+
+#define ISA "avx2"
+#define KERNELS kernels_avx2
+#define PANEL 6
+enum { W = 8 };
+
+typedef __m256 vec;
+
+static inline vec v_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+static inline vec v_load(const float *from)
+{
+    return _mm256_loadu_ps(from);
+}
+
+static inline void v_store(float *to, vec x)
+{
+    _mm256_storeu_ps(to, x);
+}
+
+static inline __m256i first_lanes(unsigned long n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+// The first n lanes (n ≤ W); the others are `fill`.
+static inline vec v_load_part(const float *from, unsigned long n, float fill)
+{
+    __m256i lanes = first_lanes(n);
+    return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(from, lanes), _mm256_castsi256_ps(lanes));
+}
+
+static inline void v_store_part(float *to, vec x, unsigned long n)
+{
+    _mm256_maskstore_ps(to, first_lanes(n), x);
+}
+
+static inline vec v_fma(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+// The larger of each lane; b where one is not a number.
+static inline vec v_max(vec a, vec b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+static inline vec v_min(vec a, vec b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+static inline vec v_sqrt(vec x)
+{
+    return _mm256_sqrt_ps(x);
+}
+
+static inline vec v_round(vec x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+// x · 2ⁿ for whole n in −150…129, in two steps since 2ⁿ itself may not be a float.
+static inline vec v_power(vec x, vec n)
+{
+    __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), bias = _mm256_set1_epi32(127);
+    __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    __m256i second = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
+    return x * _mm256_castsi256_ps(first) * _mm256_castsi256_ps(second);
+}
+
+#include "worker/device/kernels_all.inc"
+#endif

@@ -1,0 +1,72 @@
+// The kernels over vectors of 16 floats: 14 × 32 accumulators fill 28 of 32 registers.
+#ifdef __x86_64__
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
+#include <immintrin.h>
+
+#define ISA "avx512"
+#define KERNELS kernels_avx512
+#define PANEL 14
+enum { W = 16 };
+
+typedef __m512 vec;
+
+static inline vec v_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline vec v_load(const float *from)
+{
+    return _mm512_loadu_ps(from);
+}
+
+static inline void v_store(float *to, vec x)
+{
+    _mm512_storeu_ps(to, x);
+}
+
+// The first n lanes (n ≤ W); the others are `fill`.
+static inline vec v_load_part(const float *from, unsigned long n, float fill)
+{
+    return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), (__mmask16)((1u << n) - 1), from);
+}
+
+static inline void v_store_part(float *to, vec x, unsigned long n)
+{
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << n) - 1), x);
+}
+
+static inline vec v_fma(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+// The larger of each lane; b where one is not a number.
+static inline vec v_max(vec a, vec b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+static inline vec v_min(vec a, vec b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+static inline vec v_sqrt(vec x)
+{
+    return _mm512_sqrt_ps(x);
+}
+
+static inline vec v_round(vec x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+// x · 2ⁿ for whole n.
+static inline vec v_power(vec x, vec n)
+{
+    return _mm512_scalef_ps(x, n);
+}
+
+#include "worker/device/kernels_all.inc"
+#endif
