@@ -11,14 +11,28 @@ char *trackio_directory(void);                                     // $TRACKIO_D
 int trackio_open(struct trackio **trackio, const char *directory, struct error *err); // refuses network file systems with the fix named
 void trackio_close(struct trackio *trackio);
 
-// One batch of parsed record lines of kind metric, system_metric, alert (all of one project), in order. Opens or makes the database.
-// Superseding: rows of the same run_id with step ≥ first_step and another attempt's log_id are given to `moved` and deleted in the same
-// transaction, when first_step ≥ 0. Returns 0 when all is stored; 1 when the lock could not be had in time (try again later); -1 on error.
+// Can this line be stored? 0, or -1 and why not: of another kind, no project, run, run_id or log_id, metrics that are no object, a step that is
+// no integer. Lines that cannot are for state_keep_aside; trackio_write leaves them out, with a word on stderr.
+int trackio_check_line(const struct json *line, struct error *err);
+// A name under which Trackio keeps a project: its letters, digits, '-' and '_'. Refuses what Trackio's own init() refuses, and letters beyond
+// ASCII (our specs have none).
+char *trackio_canonical(const char *project, struct error *err); // free(); NULL on error
+
+// The calls below return 0 when all is stored, 1 when the lock could not be had in time (try again later: what is stored already is not stored
+// twice), -1 on error.
+
+// One batch of parsed record lines of kind metric, system_metric, alert (all of one project), in order. Opens or makes the database. A run
+// that was renamed in Trackio keeps its new name.
 int trackio_write(struct trackio *trackio, const char *project, const struct json *const *lines, size_t count, struct error *err);
+// A later attempt wins: the run's rows with step >= first_step are given to `moved` and then deleted. Call it when the new attempt starts,
+// before its rows are written, and outside a state_begin: what `moved` stores must be stored before the rows go. After a crash it may be called
+// again; rows already given may be given once more. moved may be NULL.
 int trackio_supersede(struct trackio *trackio, const char *project, const char *run_id, int64_t first_step,
     void (*moved)(void *context, int64_t step, const char *timestamp, const char *metrics), void *context, struct error *err);
-// Inserts the run's config and one `{}` row at step 0, so that it is listed from the start.
+// Stores the run's config (_Username, _Created and _Group are added; a later call replaces it and keeps _Created) and one `{}` row at step 0,
+// so that the run is listed from the start.
 int trackio_announce(struct trackio *trackio, const char *project, const char *run, const char *run_id, const struct json *config, struct error *err);
-// Rows of one run with id > after_id: visit(context, id, step, wall seconds, metrics JSON). For rebuilding series, and for reading theirs.
+// Rows of one run with id > after_id: visit(context, id, step, wall seconds, metrics JSON). For rebuilding series, and for reading theirs. No
+// database: no rows, and none is made. visit makes no calls here.
 int trackio_each_row(struct trackio *trackio, const char *project, const char *run_id, int64_t after_id,
     void (*visit)(void *context, int64_t id, int64_t step, double time, const struct json *metrics), void *context, struct error *err);

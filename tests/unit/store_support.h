@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int make_folder(void **context)
+static inline int make_folder(void **context)
 {
     char *folder = string_copy("/tmp/switchyard-store-XXXXXX");
     assert_non_null(mkdtemp(folder));
@@ -27,7 +27,7 @@ static int make_folder(void **context)
     return 0;
 }
 
-static int remove_folder(void **context)
+static inline int remove_folder(void **context)
 {
     directory_remove(*context, NULL);
     free(*context);
