@@ -3,12 +3,26 @@
 
 #include <string.h>
 
+extern const struct command command_cancel;
+extern const struct command command_compare;
 extern const struct command command_help;
+extern const struct command command_logs;
+extern const struct command command_ls;
+extern const struct command command_retry;
+extern const struct command command_show;
 extern const struct command command_version;
+extern const struct command command_wait;
 
 const struct command *const commands[] = {
+    &command_cancel,
+    &command_compare,
     &command_help,
+    &command_logs,
+    &command_ls,
+    &command_retry,
+    &command_show,
     &command_version,
+    &command_wait,
 };
 const size_t commands_count = sizeof commands / sizeof commands[0];
 

@@ -1,0 +1,7 @@
+// cancel and retry are one thing: a POST to each named run.
+#pragma once
+#include "daemon/cli/client.h"
+
+enum { REQUEST_RUNS_MAX = 256 };
+
+int request_each(const struct arguments *arguments, const char *action, const char *said); // exit code

@@ -1,0 +1,135 @@
+// `switchyard show RUN`: what a run is made of, how it stands, and what happened to it.
+#include "daemon/cli/client.h"
+#include "daemon/cli/format.h"
+#include "daemon/cli/table.h"
+#include "daemon/cli/view.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_member(const char *label, const struct json *value)
+{
+    char *text = view_value(value), *clean = clean_line(text);
+    if (js_kind(value) != JSON_KIND_NULL)
+        printf("  %-12s %s\n", label, clean);
+    free(clean);
+    free(text);
+}
+
+// Nested objects as dotted keys, one a line.
+static void print_tree(const char *prefix, const struct json *object, int depth)
+{
+    for (void *i = js_first(object); i; i = js_next(object, i)) {
+        char *key = *prefix ? string_format("%s.%s", prefix, js_key(i)) : string_copy(js_key(i));
+        if (js_kind(js_value(i)) == JSON_KIND_OBJECT && depth < 4) {
+            print_tree(key, js_value(i), depth + 1);
+        } else if (js_kind(js_value(i)) != JSON_KIND_NULL) {
+            char digits[FORMAT_MAX];
+            bool number = js_kind(js_value(i)) == JSON_KIND_INTEGER || js_kind(js_value(i)) == JSON_KIND_REAL;
+            char *text = number ? string_copy(format_value(digits, js_real_of(js_value(i), 0))) : view_value(js_value(i));
+            char *clean = clean_line(text), *clean_key = clean_line(key);
+            printf("  %-32s %.200s%s\n", clean_key, clean, strlen(clean) > 200 ? "…" : "");
+            free(clean_key);
+            free(clean);
+            free(text);
+        }
+        free(key);
+    }
+}
+
+static void print_events(const struct json *events)
+{
+    struct table table;
+    table_init(&table, "llll");
+    for (size_t i = 0; i < js_count(events); i++) {
+        const struct json *event = js_at(events, i);
+        char *when = view_value(js_get(event, "time"));
+        const char *to = js_string_of(js_get(event, "to"), js_string_of(js_get(event, "kind"), "?"));
+        char *witness = string_format("(%s)", js_string_of(js_get(event, "witness"), "?"));
+        char short_when[20];
+        snprintf(short_when, sizeof short_when, "%.19s", when);
+        const char *cells[] = {short_when, to, js_string_of(js_get(event, "reason"), js_string_of(js_get(event, "text"), "")), witness};
+        table_row(&table, cells);
+        free(witness);
+        free(when);
+    }
+    table_print(&table, stdout, 2);
+    table_release(&table);
+}
+
+static void print_attempts(const struct json *attempts)
+{
+    for (size_t i = 0; i < js_count(attempts); i++) {
+        const struct json *attempt = js_at(attempts, i);
+        char *job = view_value(js_get(attempt, "job_id")), *code = view_value(js_get(attempt, "code"));
+        char *line = string_format("attempt %lld: %s, job %s, exit code %s", (long long)js_integer_of(js_get(attempt, "number"), 0),
+            js_string_of(js_get(attempt, "state"), "?"), job, code);
+        char *clean = clean_line(line);
+        printf("  %s\n", clean);
+        free(clean);
+        free(line);
+        free(job);
+        free(code);
+    }
+}
+
+static void print_run(const struct json *run)
+{
+    char *name = view_run_name(run);
+    printf("%s  %s\n", name, js_string_of(js_get(run, "state"), "?"));
+    free(name);
+    static const char *const members[] = {"reason", "kind", "run_id", "directory", "created", "started", "ended", "step", "iterations"};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        print_member(members[i], js_get(run, members[i]));
+    print_attempts(js_get(run, "attempts"));
+    if (js_count(js_get(run, "last"))) {
+        printf("\nLast values\n");
+        print_tree("", js_get(run, "last"), 0);
+    }
+    if (js_count(js_get(run, "plan"))) {
+        printf("\nPlan\n");
+        print_tree("", js_get(run, "plan"), 0);
+    }
+    if (js_count(js_get(run, "provenance"))) {
+        printf("\nProvenance\n");
+        print_tree("", js_get(run, "provenance"), 0);
+    }
+    if (js_count(js_get(run, "events"))) {
+        printf("\nEvents\n");
+        print_events(js_get(run, "events"));
+    }
+}
+
+static int run_show(const struct arguments *arguments)
+{
+    struct client *client = client_for(arguments);
+    if (!client)
+        return CLI_NO_DAEMON;
+    char *path = client_run_path(client, arguments->words[0]);
+    struct json *run = path ? client_get(client, path) : NULL;
+    if (run && argument_flag(arguments, "json"))
+        print_json(run);
+    else if (run)
+        print_run(run);
+    int code = run ? CLI_DONE : CLI_NO_DAEMON;
+    js_free(run);
+    free(path);
+    client_close(client);
+    return code;
+}
+
+static const struct command_option show_options[] = {
+    CLIENT_OPTION_ROWS,
+    {0},
+};
+
+const struct command command_show = {
+    .name = "show",
+    .summary = "Show one run: state, last values, plan, provenance, events",
+    .usage = "RUN",
+    .least = 1,
+    .most = 1,
+    .options = show_options,
+    .run = run_show,
+};

@@ -1,0 +1,99 @@
+#include "daemon/cli/submission.h"
+#include "daemon/serve/target.h"
+#include "schema/base/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPEC_BYTES_MAX = 4 << 20 };
+
+int submission_load(struct spec_file *file, const struct arguments *arguments)
+{
+    int code = spec_arguments_load(file, arguments);
+    if (code == CLI_DONE)
+        code = spec_arguments_require_runnable(file);
+    const char *name = argument_value(arguments, "name", NULL);
+    if (code == CLI_DONE && name && file->count != 1)
+        code = usage_error("--name names one run, and this spec has %zu: choose one with --run", file->count);
+    else if (code == CLI_DONE && name && !target_is_name(name))
+        code = usage_error("'%s' is no name for a run: letters, digits, '-' and '_', at most 64", name);
+    return code;
+}
+
+// Variables of the submitter that can change what a run does, or say where it came from. All others stay at home.
+static bool is_told(const char *variable)
+{
+    static const char *const exact[] = {"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "USER", "LANG", "HOSTNAME", "VIRTUAL_ENV", "CONDA_PREFIX",
+        "LOADEDMODULES", "MODULEPATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"};
+    static const char *const beginnings[] = {"OMP_", "OMPI_", "PMIX_", "UCX_", "NCCL_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "SLURM_", "LC_"};
+    size_t length = strcspn(variable, "=");
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
+        if (strlen(exact[i]) == length && strncmp(variable, exact[i], length) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+        if (strncmp(variable, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
+}
+
+static struct json *told_environment(void)
+{
+    struct json *environment = js_object();
+    for (char **at = environ; *at; at++) {
+        const char *equals = strchr(*at, '=');
+        if (!equals || !is_told(*at))
+            continue;
+        char *name = string_format("%.*s", (int)(equals - *at), *at);
+        js_set(environment, name, js_string(equals + 1));
+        free(name);
+    }
+    return environment;
+}
+
+static struct json *body_of(const struct spec_file *file, const struct arguments *arguments, struct error *err)
+{
+    struct text text;
+    text_init(&text, SPEC_BYTES_MAX);
+    struct json *body = NULL;
+    if (file_read(file->path, &text, err) == 0) {
+        char *path = path_absolute(file->path, NULL);
+        struct json *runs = js_array();
+        for (size_t i = 0; i < file->count; i++)
+            js_append(runs, spec_to_json(&file->runs[i].spec));
+        body = js_object();
+        js_set(body, "path", js_string(path));
+        js_set(body, "text", js_string(text.at));
+        js_set(body, "name", js_string(argument_value(arguments, "name", NULL)));
+        js_set(body, "environment", told_environment());
+        js_set(body, "runs", runs);
+        free(path);
+    }
+    text_release(&text);
+    return body;
+}
+
+int submission_send(struct client *client, const struct spec_file *file, const struct arguments *arguments, struct json **answer)
+{
+    struct error err = {0};
+    struct reply reply = {0};
+    int code = CLI_NO_DAEMON;
+    *answer = NULL;
+    struct json *body = body_of(file, arguments, &err);
+    if (!body) {
+        fprintf(stderr, "switchyard: %s\n", err.text);
+        return CLI_USAGE;
+    }
+    if (client_ask(client, "POST", "/api/v1/submissions", body, &reply, &err) != 0) {
+        fprintf(stderr, "switchyard: %s\n", err.text);
+    } else if (reply.status == 201 && reply.json) {
+        *answer = js_keep(reply.json);
+        code = CLI_DONE;
+    } else {
+        reply_say(&reply);
+        code = reply.status == 400 ? CLI_USAGE : CLI_NO_DAEMON;
+    }
+    reply_release(&reply);
+    js_free(body);
+    return code;
+}

@@ -1,0 +1,143 @@
+#include "daemon/cli/view.h"
+#include "daemon/cli/format.h"
+#include "daemon/cli/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *view_value(const struct json *value)
+{
+    if (js_kind(value) == JSON_KIND_NULL)
+        return string_copy("-");
+    if (js_kind(value) == JSON_KIND_STRING)
+        return string_copy(js_string_of(value, ""));
+    struct text text;
+    text_init(&text, 4096);
+    js_write(&text, value);
+    return text_take(&text);
+}
+
+char *view_run_name(const struct json *run)
+{
+    return string_format("%s/%s", js_string_of(js_get(run, "project"), "?"), js_string_of(js_get(run, "name"), "?"));
+}
+
+bool view_ended(const struct json *run)
+{
+    static const char *const last[] = {"succeeded", "failed", "cancelled", "timed_out", "out_of_memory", "lost"};
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        if (strcmp(js_string_of(js_get(run, "state"), ""), last[i]) == 0)
+            return true;
+    return false;
+}
+
+static char *commit_of(const struct json *run)
+{
+    const char *commit = js_string_of(js_get(run, "commit"), NULL);
+    return commit ? string_format("%.8s%s", commit, js_boolean_of(js_get(run, "dirty"), false) ? "+" : "") : NULL;
+}
+
+static char *step_of(const struct json *run)
+{
+    int64_t step = js_integer_of(js_get(run, "step"), 0), iterations = js_integer_of(js_get(run, "iterations"), 0);
+    return iterations > 0 ? string_format("%lld/%lld", (long long)step, (long long)iterations) : NULL;
+}
+
+// A number of the list through a format, or NULL where it is null.
+static const char *number(char out[FORMAT_MAX], const struct json *run, const char *member, const char *(*format)(char *, double))
+{
+    const struct json *value = js_get(run, member);
+    return js_kind(value) == JSON_KIND_NULL ? NULL : format(out, js_real_of(value, NAN));
+}
+
+void view_runs(FILE *out, const struct json *runs)
+{
+    static const char *const heading[] = {"RUN", "STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT"};
+    struct table table;
+    table_init(&table, "llrrrrrl");
+    table_row(&table, heading);
+    for (size_t i = 0; i < js_count(runs); i++) {
+        const struct json *run = js_at(runs, i);
+        char loss[FORMAT_MAX], validation[FORMAT_MAX], rate[FORMAT_MAX], eta[FORMAT_MAX];
+        char *name = view_run_name(run), *step = step_of(run), *commit = commit_of(run);
+        const char *cells[] = {name, js_string_of(js_get(run, "state"), "?"), step, number(loss, run, "loss", format_short),
+            number(validation, run, "validation_loss", format_short), number(rate, run, "tokens_per_second", format_rate),
+            number(eta, run, "eta_seconds", format_seconds), commit};
+        table_row(&table, cells);
+        free(name);
+        free(step);
+        free(commit);
+    }
+    table_print(&table, out, 0);
+    table_release(&table);
+}
+
+static void view_metrics(FILE *out, const struct json *metrics, const char *a, const char *b)
+{
+    struct table table;
+    table_init(&table, "lrrrr");
+    const char *heading[] = {"metric", a, b, "difference", "relative"};
+    table_row(&table, heading);
+    for (void *i = js_first(metrics); i; i = js_next(metrics, i)) {
+        const struct json *row = js_value(i);
+        char left[FORMAT_MAX], right[FORMAT_MAX], difference[FORMAT_MAX], relative[FORMAT_MAX] = "-";
+        double base = js_real_of(js_get(row, "a"), NAN), apart = js_real_of(js_get(row, "difference"), NAN);
+        if (isfinite(base) && isfinite(apart) && base != 0)
+            snprintf(relative, sizeof relative, "%+.2f %%", 100 * apart / fabs(base));
+        const char *cells[] = {js_key(i), format_json(left, js_get(row, "a")), format_json(right, js_get(row, "b")),
+            format_json(difference, js_get(row, "difference")), relative};
+        table_row(&table, cells);
+    }
+    table_print(&table, out, 2);
+    table_release(&table);
+}
+
+// Rows of an array of objects; each member named in `members` is a column.
+static void view_rows(FILE *out, const struct json *rows, const char *const *heading, const char *const *members, const char *align)
+{
+    struct table table;
+    table_init(&table, align);
+    table_row(&table, heading);
+    for (size_t i = 0; i < js_count(rows); i++)
+        for (size_t column = 0; column < table.columns; column++) {
+            const struct json *value = js_get(js_at(rows, i), members[column]);
+            char digits[FORMAT_MAX];
+            bool is_number = js_kind(value) == JSON_KIND_INTEGER || js_kind(value) == JSON_KIND_REAL;
+            char *cell = is_number ? string_copy(format_value(digits, js_real_of(value, 0))) : view_value(value);
+            table_cell(&table, cell);
+            free(cell);
+        }
+    table_print(&table, out, 2);
+    table_release(&table);
+}
+
+static const char *data_sentence(const struct json *same)
+{
+    if (js_kind(same) != JSON_KIND_BOOLEAN)
+        return "not known to have read the same samples in the same order";
+    return js_boolean_of(same, false) ? "same samples in the same order at every common step" : "DIFFERENT samples at some common step";
+}
+
+void view_comparison(FILE *out, const struct json *comparison)
+{
+    char *a = view_run_name(js_get(comparison, "a")), *b = view_run_name(js_get(comparison, "b"));
+    const struct json *configuration = js_get(comparison, "configuration"), *predicted = js_get(comparison, "predicted");
+    fprintf(out, "%s against %s at step %lld (%s)\n\n", b, a, (long long)js_integer_of(js_get(comparison, "step"), 0),
+        data_sentence(js_get(comparison, "same_data")));
+    view_metrics(out, js_get(comparison, "metrics"), js_string_of(js_get(js_get(comparison, "a"), "name"), "a"),
+        js_string_of(js_get(js_get(comparison, "b"), "name"), "b"));
+    fprintf(out, "\nConfiguration: %zu difference%s\n", js_count(configuration), js_count(configuration) == 1 ? "" : "s");
+    if (js_count(configuration)) {
+        const char *heading[] = {"key", a, b}, *members[] = {"key", "a", "b"};
+        view_rows(out, configuration, heading, members, "lll");
+    }
+    if (js_count(predicted)) {
+        const char *heading[] = {"predicted", a, "measured", b, "measured", "unit"};
+        const char *members[] = {"name", "a", "measured_a", "b", "measured_b", "unit"};
+        fprintf(out, "\nPredicted against measured\n");
+        view_rows(out, predicted, heading, members, "lrrrrl");
+    }
+    free(a);
+    free(b);
+}
