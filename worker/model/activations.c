@@ -37,26 +37,21 @@ static size_t smaller(size_t a, size_t b)
 
 static void sizes_init(struct model_sizes *sizes, const struct spec *spec, const struct param_table *table, int64_t ep_size)
 {
-    const struct spec_model *model = &spec->model;
+    struct dims d = dims_of(spec);
     struct model_sizes s = {
-        .B = (size_t)spec->training.micro_batch_size, .S = (size_t)spec->data.sequence_length, .C = (size_t)model->hidden_size,
-        .H = (size_t)model->attention_heads, .G = (size_t)model->kv_heads, .D = (size_t)model->head_dim, .V = (size_t)model->vocab_size,
-        .F = (size_t)model->ffn_hidden_size, .layers = (size_t)model->layers,
+        .B = (size_t)d.B, .S = (size_t)d.S, .T = (size_t)(d.B * d.S), .C = (size_t)d.C, .H = (size_t)d.H, .G = (size_t)d.G,
+        .D = (size_t)d.D, .A = (size_t)(d.H * d.D), .Q = (size_t)((d.H + 2 * d.G) * d.D), .V = (size_t)d.V, .F = (size_t)d.F,
+        .layers = (size_t)d.L, .any_dense = d.moe_layers < d.L,
     };
-    s.T = s.B * s.S;
-    s.A = s.H * s.D;
-    s.Q = (s.H + 2 * s.G) * s.D;
     size_t rows = LOSS_LOGITS_MAX / s.V;
     s.loss_rows = smaller(s.T, rows ? rows : 1);
     if (spec_is_moe(spec)) {
-        s.E = (size_t)model->moe.experts;
-        s.K = (size_t)model->moe.top_k;
+        s.E = (size_t)d.E;
+        s.K = (size_t)d.K;
         s.local = (size_t)table->local_experts;
         s.R = (size_t)ep_size * s.T * smaller(s.K, s.local);
-        s.expert_F = (size_t)model->moe.expert_ffn_hidden_size;
+        s.expert_F = (size_t)d.X;
     }
-    for (size_t layer = 0; layer < s.layers; layer++)
-        s.any_dense = s.any_dense || !layer_is_moe(spec, layer);
     *sizes = s;
 }
 

@@ -63,5 +63,5 @@ void activations_free(struct activations *activations, const struct device *devi
 
 static inline bool layer_is_moe(const struct spec *spec, size_t layer)
 {
-    return spec_is_moe(spec) && (int64_t)layer % spec->model.moe.layer_frequency == 0;
+    return spec_is_moe(spec) && (int64_t)layer % dims_of(spec).moe_every == 0;
 }

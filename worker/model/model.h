@@ -52,4 +52,5 @@ void model_statistics(const struct model *model, int64_t *counts, double *balanc
 void model_statistics_global(const struct model *model, int64_t *counts, double *balance);
 void model_statistics_reset(struct model *model);
 
-size_t model_bytes(const struct model *model, const char *category); // "parameters", "gradients", "activations", "dispatch", "experts"
+// "parameters", "gradients", "activations", "dispatch", "reduction", "experts" (the parameters of resident experts).
+size_t model_bytes(const struct model *model, const char *category);
