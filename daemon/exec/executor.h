@@ -28,4 +28,11 @@ struct executor {
     int (*find)(void *context, struct job *job, struct error *err);        // by tag: fills id, started, phase; JOB_UNKNOWN if there is none
 };
 
+// Its context is a struct local_context.
+struct local_context {
+    const char *job_script; // path of job.sh
+};
 const struct executor *executor_local(void);
+
+// Writes the embedded job.sh to path, mode 0755, if it is not there with these very bytes.
+int job_script_write(const char *path, struct error *err);

@@ -119,7 +119,7 @@ static void judge(const struct trial *expected, const struct trial *actual, cons
 {
     char what[256];
     for (size_t a = 0; a < expected->real_count; a++) {
-        double largest = fmax(1e-30, expected->terms[a]), worst = 0;
+        double largest = 1e-30, worst = 0;
         size_t place = 0;
         for (size_t i = 0; i < expected->real_counts[a]; i++) {
             double e = expected->reals[a][i], error = fabs(actual->reals[a][i] - e);

@@ -1,0 +1,259 @@
+// Two runs side by side: final values at the last step that both have, what differs in their configuration, what was predicted and what
+// was measured, and whether they saw the same data.
+#include "daemon/core/core.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOTES_MAX = 100000, RECENT_STEPS = 2000 };
+
+// ---- metrics ----
+
+// The last step that both columns have, searched from the end; false if there is none.
+static bool last_common(const struct json *a, const struct json *b, double values[2], int64_t *step)
+{
+    const struct json *steps_a = js_get(a, "step"), *steps_b = js_get(b, "step");
+    size_t i = js_count(steps_a), j = js_count(steps_b);
+    while (i > 0 && j > 0) {
+        int64_t one = js_integer_of(js_at(steps_a, i - 1), -1), two = js_integer_of(js_at(steps_b, j - 1), -2);
+        if (one == two) {
+            values[0] = js_real_of(js_at(js_get(a, "value"), i - 1), NAN);
+            values[1] = js_real_of(js_at(js_get(b, "value"), j - 1), NAN);
+            *step = one;
+            return true;
+        }
+        if (one > two)
+            i--;
+        else
+            j--;
+    }
+    return false;
+}
+
+static bool common_value(struct daemon *daemon, const struct run_row rows[2], const char *name, int64_t step, double values[2], int64_t *at)
+{
+    bool found = false;
+    for (int64_t back = RECENT_STEPS; !found; back = step + 1) { // mostly near the end; else from the beginning
+        int64_t after = step - back > -1 ? step - back : -1;
+        struct json *a = series_read(daemon->series, rows[0].run_id, &name, 1, after, INT64_MAX);
+        struct json *b = series_read(daemon->series, rows[1].run_id, &name, 1, after, INT64_MAX);
+        found = last_common(js_get(a, name), js_get(b, name), values, at);
+        js_free(a);
+        js_free(b);
+        if (after == -1)
+            break;
+    }
+    return found;
+}
+
+static bool has_name(const struct json *names, const char *name)
+{
+    for (size_t i = 0; i < js_count(names); i++)
+        if (strcmp(js_string_of(js_at(names, i), ""), name) == 0)
+            return true;
+    return false;
+}
+
+static struct json *compare_metrics(struct daemon *daemon, const struct run_row rows[2], int64_t step)
+{
+    struct json *metrics = js_object();
+    struct json *names = series_names(daemon->series, rows[0].run_id), *others = series_names(daemon->series, rows[1].run_id);
+    for (size_t i = 0; i < js_count(names); i++) {
+        const char *name = js_string_of(js_at(names, i), "");
+        double values[2];
+        int64_t at;
+        if (!has_name(others, name) || !common_value(daemon, rows, name, step, values, &at))
+            continue;
+        struct json *pair = js_object();
+        js_set(pair, "a", js_real(values[0]));
+        js_set(pair, "b", js_real(values[1]));
+        js_set(pair, "difference", js_real(values[1] - values[0]));
+        js_set(pair, "step", js_integer(at));
+        js_set(metrics, name, pair);
+    }
+    js_free(names);
+    js_free(others);
+    return metrics;
+}
+
+// ---- configuration ----
+
+static void add_difference(struct json *list, const char *key, const struct json *a, const struct json *b)
+{
+    struct json *difference = js_object();
+    js_set(difference, "key", js_string(key));
+    js_set(difference, "a", a ? js_keep(a) : js_null());
+    js_set(difference, "b", b ? js_keep(b) : js_null());
+    js_append(list, difference);
+}
+
+static void walk(struct json *list, const char *path, const struct json *a, const struct json *b);
+
+static void walk_key(struct json *list, const char *path, const char *key, const struct json *a, const struct json *b)
+{
+    char *full = string_format("%s%s%s", path, *path ? "." : "", key);
+    walk(list, full, a, b);
+    free(full);
+}
+
+// Objects are walked key by key, the second's own keys last; everything else is compared whole.
+static void walk(struct json *list, const char *path, const struct json *a, const struct json *b)
+{
+    bool objects = (js_kind(a) == JSON_KIND_OBJECT || js_kind(a) == JSON_KIND_NULL) && (js_kind(b) == JSON_KIND_OBJECT || js_kind(b) == JSON_KIND_NULL) &&
+        (js_kind(a) == JSON_KIND_OBJECT || js_kind(b) == JSON_KIND_OBJECT);
+    if (!objects) {
+        if (js_kind(a) != js_kind(b) || (js_kind(a) != JSON_KIND_NULL && !js_equal(a, b)))
+            add_difference(list, path, a, b);
+        return;
+    }
+    for (void *i = js_kind(a) == JSON_KIND_OBJECT ? js_first(a) : NULL; i; i = js_next(a, i))
+        walk_key(list, path, js_key(i), js_value(i), js_get(b, js_key(i)));
+    for (void *i = js_kind(b) == JSON_KIND_OBJECT ? js_first(b) : NULL; i; i = js_next(b, i))
+        if (!js_get(a, js_key(i)))
+            walk_key(list, path, js_key(i), NULL, js_value(i));
+}
+
+static struct json *compare_configuration(const struct run_row rows[2])
+{
+    struct json *list = js_array(), *kept = js_array();
+    walk(list, "", rows[0].spec, rows[1].spec);
+    for (size_t i = 0; i < js_count(list); i++)
+        if (strcmp(js_string_of(js_get(js_at(list, i), "key"), ""), "name") != 0)
+            js_append(kept, js_keep(js_at(list, i)));
+    js_free(list);
+    return kept;
+}
+
+// ---- predicted and measured ----
+
+// The body of the newest note of a kind, or null. free
+static struct json *last_note(struct daemon *daemon, const struct run_row *row, const char *kind)
+{
+    struct json *notes = state_notes(daemon->state, row->id, kind, -1, NOTES_MAX, NULL);
+    size_t count = js_count(notes);
+    const struct json *body = count ? js_get(js_at(notes, count - 1), "body") : NULL;
+    struct json *kept = body ? js_keep(body) : NULL;
+    js_free(notes);
+    return kept;
+}
+
+// "memory.total" in nested objects.
+static const struct json *lookup(const struct json *object, const char *path)
+{
+    char *copy = string_copy(path), *rest = NULL;
+    for (char *key = copy ? strtok_r(copy, ".", &rest) : NULL; key && object; key = strtok_r(NULL, ".", &rest))
+        object = js_get(object, key);
+    free(copy);
+    return path ? object : NULL;
+}
+
+static struct json *keep_or_null(const struct json *value)
+{
+    return value ? js_keep(value) : js_null();
+}
+
+static struct json *compare_predictions(struct daemon *daemon, const struct run_row rows[2])
+{
+    static const struct { const char *name, *planned, *measured, *unit; } table[] = {
+        {"parameters", "parameters.total", "parameters.total", ""},
+        {"active parameters", "parameters.active", "parameters.active", ""},
+        {"FLOP per token", "flops_per_token", NULL, "FLOP"},
+        {"tokens per step", "tokens_per_step", "tokens_per_step", ""},
+        {"memory of a rank", "memory.total", "peak_memory_bytes", "bytes"},
+        {"all-to-all of a rank and step", "alltoall_bytes_per_step", "alltoall_bytes_per_step", "bytes"},
+    };
+    struct json *list = js_array();
+    struct json *ends[2] = {last_note(daemon, &rows[0], "end"), last_note(daemon, &rows[1], "end")};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct json *line = js_object();
+        js_set(line, "name", js_string(table[i].name));
+        js_set(line, "a", keep_or_null(lookup(rows[0].plan, table[i].planned)));
+        js_set(line, "b", keep_or_null(lookup(rows[1].plan, table[i].planned)));
+        js_set(line, "measured_a", keep_or_null(lookup(ends[0], table[i].measured)));
+        js_set(line, "measured_b", keep_or_null(lookup(ends[1], table[i].measured)));
+        js_set(line, "unit", js_string(table[i].unit));
+        js_append(list, line);
+    }
+    js_free(ends[0]);
+    js_free(ends[1]);
+    return list;
+}
+
+// ---- data and facts ----
+
+static const char *sample_hash(const struct json *note)
+{
+    return js_string_of(js_get(js_get(note, "body"), "samples_sha256"), "");
+}
+
+// Hashes of the samples of the steps that both have; null where there is no such step. A resumed attempt's later note counts.
+static struct json *compare_data(struct daemon *daemon, const struct run_row rows[2])
+{
+    struct json *a = state_notes(daemon->state, rows[0].id, "data", -1, NOTES_MAX, NULL);
+    struct json *b = state_notes(daemon->state, rows[1].id, "data", -1, NOTES_MAX, NULL);
+    bool same = true, any = false;
+    for (size_t i = 0, j = 0; i < js_count(a) && j < js_count(b);) {
+        int64_t one = js_integer_of(js_get(js_at(a, i), "step"), 0), two = js_integer_of(js_get(js_at(b, j), "step"), 0);
+        if (one == two) {
+            any = true;
+            same &= strcmp(sample_hash(js_at(a, i)), sample_hash(js_at(b, j))) == 0;
+        }
+        i += one <= two;
+        j += two <= one;
+    }
+    js_free(a);
+    js_free(b);
+    return any ? js_boolean(same) : js_null();
+}
+
+static void add_fact(struct json *facts, const char *name, const struct json *a, const struct json *b)
+{
+    struct json *fact = js_object();
+    js_set(fact, "same", js_boolean((js_kind(a) == JSON_KIND_NULL && js_kind(b) == JSON_KIND_NULL) || (a && b && js_equal(a, b))));
+    js_set(fact, "a", keep_or_null(a));
+    js_set(fact, "b", keep_or_null(b));
+    js_set(facts, name, fact);
+}
+
+static struct json *compare_facts(const struct run_row rows[2])
+{
+    static const char *const names[] = {"code", "image", "data"};
+    struct json *facts = js_object();
+    for (size_t i = 0; i < 3; i++)
+        add_fact(facts, names[i], js_get(rows[0].provenance, names[i]), js_get(rows[1].provenance, names[i]));
+    return facts;
+}
+
+// Under the lock.
+static struct json *compare(struct daemon *daemon, const struct run_row rows[2])
+{
+    struct json *body = js_object();
+    js_set(body, "a", run_summary(daemon, &rows[0]));
+    js_set(body, "b", run_summary(daemon, &rows[1]));
+    int64_t last_a = series_last_step(daemon->series, rows[0].run_id), last_b = series_last_step(daemon->series, rows[1].run_id);
+    int64_t step = last_a < last_b ? last_a : last_b;
+    js_set(body, "step", js_integer(step));
+    js_set(body, "metrics", compare_metrics(daemon, rows, step));
+    js_set(body, "configuration", compare_configuration(rows));
+    js_set(body, "predicted", compare_predictions(daemon, rows));
+    js_set(body, "same_data", compare_data(daemon, rows));
+    js_set(body, "facts", compare_facts(rows));
+    return body;
+}
+
+void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct answer *answer)
+{
+    struct run_row rows[2];
+    pthread_mutex_lock(&daemon->lock);
+    if (answer_run(daemon, a, &rows[0], answer) == 0) {
+        if (answer_run(daemon, b, &rows[1], answer) == 0) {
+            answer->body = compare(daemon, rows);
+            answer->status = 200;
+            run_row_release(&rows[1]);
+        }
+        run_row_release(&rows[0]);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+}

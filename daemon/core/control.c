@@ -1,0 +1,116 @@
+// What a person asks of a run that is there: cancel, retry; and the stream of everything that happens.
+#include "daemon/core/core.h"
+#include "schema/base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { NEEDS_MAX = 256 };
+
+// Under the lock: the run as it is now, as an accepted answer.
+static void answer_accepted(struct daemon *daemon, int64_t id, struct answer *answer)
+{
+    struct run_row row;
+    if (state_get_run(daemon->state, id, &row, &answer->error) != 0) {
+        answer->status = 500;
+        return;
+    }
+    answer->status = 202;
+    answer->body = run_summary(daemon, &row);
+    run_row_release(&row);
+}
+
+static int cancel(struct daemon *daemon, const struct run_row *row, struct answer *answer)
+{
+    if (run_state_ended(row->state))
+        return answer_fail(answer, 409, "%s/%s is over: %s", row->project, row->name, run_state_name(row->state));
+    int status = state_request_cancel(daemon->state, row->id, &answer->error);
+    if (status == 0 && row->state <= RUN_QUEUED)
+        status = core_change(daemon, row->id, RUN_CANCELLED, "cancelled before it began", "user", &answer->error);
+    if (status != 0)
+        answer->status = 500;
+    return status;
+}
+
+void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer)
+{
+    struct run_row row;
+    pthread_mutex_lock(&daemon->lock);
+    if (answer_run(daemon, run, &row, answer) == 0) {
+        if (cancel(daemon, &row, answer) == 0)
+            answer_accepted(daemon, row.id, answer);
+        run_row_release(&row);
+    }
+    pthread_cond_broadcast(&daemon->changed);
+    pthread_mutex_unlock(&daemon->lock);
+    daemon_wake(daemon);
+}
+
+// Back into the queue, and before it whatever it needs that did not succeed. Depth is bounded by the needs themselves: they have no cycle.
+static int retry(struct daemon *daemon, const struct run_row *row, struct error *err)
+{
+    int64_t needed[NEEDS_MAX];
+    size_t count = 0;
+    if (state_needs(daemon->state, row->id, needed, NEEDS_MAX, &count, err) != 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        struct run_row need;
+        if (state_get_run(daemon->state, needed[i], &need, err) != 0)
+            return -1;
+        int status = run_state_ended(need.state) && need.state != RUN_SUCCEEDED ? retry(daemon, &need, err) : 0;
+        run_row_release(&need);
+        if (status != 0)
+            return -1;
+    }
+    char reason[128];
+    snprintf(reason, sizeof reason, "retry requested: attempt %lld goes on from the last complete checkpoint", (long long)row->attempt + 1);
+    return core_change(daemon, row->id, RUN_QUEUED, reason, "user", err);
+}
+
+void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer)
+{
+    struct run_row row;
+    pthread_mutex_lock(&daemon->lock);
+    if (answer_run(daemon, run, &row, answer) == 0) {
+        if (!run_state_ended(row.state))
+            answer_fail(answer, 409, "%s/%s is %s: only a run that is over can be tried again", row.project, row.name, run_state_name(row.state));
+        else if (row.state == RUN_SUCCEEDED)
+            answer_fail(answer, 409, "%s/%s has succeeded: there is nothing to try again", row.project, row.name);
+        else if (retry(daemon, &row, &answer->error) == 0)
+            answer_accepted(daemon, row.id, answer);
+        else
+            answer->status = 500;
+        run_row_release(&row);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    daemon_wake(daemon);
+}
+
+void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct answer *answer)
+{
+    if (wait_ms > EVENTS_WAIT_MAX_MS)
+        wait_ms = EVENTS_WAIT_MAX_MS;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += (wait_ms % 1000) * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&daemon->lock);
+    struct json *events = state_events_after(daemon->state, after, &answer->error);
+    while (events && js_count(events) == 0 && wait_ms > 0 && pthread_cond_timedwait(&daemon->changed, &daemon->lock, &until) == 0) {
+        js_free(events);
+        events = state_events_after(daemon->state, after, &answer->error);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    answer->status = events ? 200 : 500;
+    if (!events)
+        return;
+    size_t count = js_count(events);
+    int64_t last = count ? js_integer_of(js_get(js_at(events, count - 1), "id"), after) : after;
+    answer->body = js_object();
+    js_set(answer->body, "events", events);
+    js_set(answer->body, "last", js_integer(last));
+}

@@ -1,0 +1,295 @@
+#include "daemon/core/draft.h"
+#include "daemon/record/provenance.h"
+#include "schema/base/clock.h"
+#include "schema/base/file.h"
+#include "schema/base/hash.h"
+#include "schema/shape/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct draft *add_draft(struct drafts *drafts, const char *kind)
+{
+    struct draft *draft = &drafts->at[drafts->count++];
+    *draft = (struct draft){.from_sibling = FROM_NONE};
+    draft->row.created = clock_wall();
+    draft->row.executor = string_copy("local");
+    snprintf(draft->row.kind, sizeof draft->row.kind, "%s", kind);
+    random_hex(draft->row.run_id, 32);
+    return draft;
+}
+
+static void remove_directories(struct draft *draft, bool undo)
+{
+    if (draft->staging)
+        directory_remove(draft->staging, NULL);
+    if (undo && draft->placed)
+        directory_remove(draft->placed, NULL);
+}
+
+// The folders around them, where nothing else is in them.
+static void remove_parents(struct draft *draft, bool root)
+{
+    if (!draft->root || !draft->row.project[0])
+        return;
+    char *project = path_join(draft->root, draft->row.project);
+    if (!root)
+        rmdir(project);
+    else if (draft->root_made)
+        rmdir(draft->root);
+    free(project);
+}
+
+void drafts_release(struct drafts *drafts, bool undo)
+{
+    for (size_t i = 0; i < drafts->count; i++)
+        remove_directories(&drafts->at[i], undo);
+    for (size_t i = 0; i < 2 * drafts->count && undo; i++)
+        remove_parents(&drafts->at[i % drafts->count], i >= drafts->count);
+    for (size_t i = 0; i < drafts->count; i++) {
+        struct draft *draft = &drafts->at[i];
+        run_row_release(&draft->row);
+        if (draft->has_spec)
+            spec_release(&draft->spec);
+        free(draft->root);
+        free(draft->staging);
+        free(draft->placed);
+        free(draft->text_path);
+        free(draft->from_directory);
+    }
+    free(drafts->at);
+    *drafts = (struct drafts){0};
+}
+
+// ---- the spec ----
+
+static int read_spec(struct draft *draft, const struct json *resolved, const char *name, struct error *err)
+{
+    if (spec_from_json(&draft->spec, resolved, err) != 0)
+        return -1;
+    draft->has_spec = true;
+    struct spec *spec = &draft->spec;
+    if (spec_runnable(spec, err) != 0)
+        return -1;
+    if (spec->executor != EXECUTOR_LOCAL)
+        return error_set(err, "executor: this build runs on this machine only (executor: local)");
+    struct plan plan;
+    if (plan_init(&plan, spec, err) != 0)
+        return -1;
+    draft->row.spec = spec_to_json(spec);
+    draft->row.plan = plan_to_json(&plan, spec);
+    draft->row.iterations = spec->training.iterations;
+    snprintf(draft->row.project, sizeof draft->row.project, "%s", spec->project);
+    int length = name ? snprintf(draft->row.name, sizeof draft->row.name, "%s", name)
+                      : snprintf(draft->row.name, sizeof draft->row.name, "%s-", spec->name);
+    if (length >= (int)sizeof draft->row.name || !draft->row.project[0] || length == 0)
+        return error_set(err, "a run needs a project and a name of at most %zu characters", sizeof draft->row.name - 1);
+    return 0;
+}
+
+// ---- its data ----
+
+static int need_file(const char *path, const char *key, struct error *err)
+{
+    struct stat info;
+    if (path[0] != '/')
+        return error_set(err, "%s: '%s' is not an absolute path", key, path);
+    if (stat(path, &info) != 0)
+        return error_errno(err, "%s: %s", key, path);
+    if (!S_ISREG(info.st_mode))
+        return error_set(err, "%s: %s is not a file", key, path);
+    return access(path, R_OK) == 0 ? 0 : error_errno(err, "%s: %s", key, path);
+}
+
+static int need_pair(const char *prefix, struct error *err)
+{
+    static const char *const ends[] = {".bin", ".idx"};
+    for (size_t i = 0; i < 2; i++) {
+        char *path = string_format("%s%s", prefix, ends[i]);
+        int status = need_file(path, "data.prefix", err);
+        free(path);
+        if (status != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int look_at_data(struct draft *draft, struct error *err)
+{
+    const struct spec_data *data = &draft->spec.data;
+    const struct json *json = js_get(draft->row.spec, "data");
+    if (data->text) {
+        if (need_file(data->text, "data.text", err) != 0)
+            return -1;
+        draft->text_path = string_copy(data->text);
+        return dataset_key(draft->key, data->text, js_string_of(js_get(json, "document"), ""), data->json_key, data->tokenizer, err);
+    }
+    if (data->manifest)
+        return need_file(data->manifest, "data.manifest", err);
+    if (data->prefix)
+        return need_pair(data->prefix, err);
+    return error_set(err, "data: one of text, prefix, manifest must say what to train on");
+}
+
+static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t index, size_t first, struct error *err)
+{
+    struct draft *draft = &drafts->at[index];
+    const struct spec_from *from = &draft->spec.model.from;
+    struct stat info;
+    if (from->path && (stat(from->path, &info) != 0 || !S_ISDIR(info.st_mode)))
+        return error_set(err, "model.from.path: %s is not a directory", from->path);
+    if (!from->run)
+        return 0;
+    for (size_t i = first; i < drafts->count; i++)
+        if (i != index && drafts->at[i].has_spec && strcmp(drafts->at[i].spec.name, from->run) == 0) {
+            draft->from_sibling = (ptrdiff_t)i;
+            return 0;
+        }
+    struct run_row row;
+    const char *slash = strchr(from->run, '/');
+    pthread_mutex_lock(&daemon->lock);
+    int found = slash ? state_resolve_run(daemon->state, from->run, &row, err)
+                      : state_find_run(daemon->state, draft->row.project, from->run, &row, err);
+    pthread_mutex_unlock(&daemon->lock);
+    if (found != 0)
+        return error_set(err, "model.from.run: there is no run '%s' in this submission or in project %s", from->run, draft->row.project);
+    draft->from_run = row.id;
+    draft->from_directory = string_copy(row.directory);
+    int status = 0;
+    if (run_state_ended(row.state) && row.state != RUN_SUCCEEDED)
+        status = error_set(err, "model.from.run: %s/%s %s", row.project, row.name, run_state_name(row.state));
+    run_row_release(&row);
+    return status;
+}
+
+// ---- its directory ----
+
+static int make_staging(struct daemon *daemon, struct draft *draft, struct error *err)
+{
+    const char *output = draft->has_spec ? draft->spec.output : NULL;
+    if (!draft->root)
+        draft->root = output ? string_copy(output) : path_join(daemon->home, "runs");
+    draft->root_made = !file_exists(draft->root);
+    char *project = path_join(draft->root, draft->row.project);
+    int status = directory_make(project, err);
+    if (status == 0) {
+        draft->staging = path_join(project, ".new-XXXXXX");
+        mode_t mask = umask(0);
+        umask(mask);
+        if (!mkdtemp(draft->staging)) {
+            status = error_errno(err, "%s: cannot write here", project);
+            free(draft->staging);
+            draft->staging = NULL;
+        } else if (chmod(draft->staging, 0777 & ~mask) != 0) {
+            status = error_errno(err, "%s", draft->staging);
+        }
+    }
+    free(project);
+    return status == 0 ? 0 : error_context(err, "output");
+}
+
+static struct draft *find_key(struct drafts *drafts, const char *key)
+{
+    for (size_t i = 0; i < drafts->count; i++)
+        if (!drafts->at[i].has_spec && strcmp(drafts->at[i].key, key) == 0)
+            return &drafts->at[i];
+    return NULL;
+}
+
+// A stage that makes this run's data, beside the run, once for all that need the same.
+static void add_tokenize(struct daemon *daemon, struct drafts *stages, const struct draft *user)
+{
+    if (!user->key[0] || dataset_is_complete(daemon, user->key) || find_key(stages, user->key))
+        return;
+    struct draft *stage = add_draft(stages, "tokenize");
+    memcpy(stage->row.project, user->row.project, sizeof stage->row.project);
+    strcpy(stage->row.name, "tokenize-");
+    memcpy(stage->key, user->key, sizeof stage->key);
+    stage->row.dataset_key = string_copy(user->key);
+    stage->text_path = string_copy(user->text_path);
+    stage->root = string_copy(user->root);
+    const struct json *data = js_get(user->row.spec, "data");
+    char *prefix = dataset_prefix(daemon, user->key);
+    struct json *tokenize = js_object();
+    js_set(tokenize, "input", js_string(user->text_path));
+    js_set(tokenize, "prefix", js_string(prefix));
+    js_set(tokenize, "document", js_keep(js_get(data, "document")));
+    js_set(tokenize, "json_key", js_string(user->spec.data.json_key));
+    js_set(tokenize, "tokenizer", js_string(user->spec.data.tokenizer));
+    free(prefix);
+    stage->row.spec = js_object();
+    js_set(stage->row.spec, "tokenize", tokenize);
+}
+
+// ---- all of it ----
+
+static int check_runs(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+{
+    const struct json *runs = js_get(body, "runs");
+    const char *name = js_string_of(js_get(body, "name"), NULL);
+    size_t count = js_count(runs);
+    if (js_kind(runs) != JSON_KIND_ARRAY || count == 0 || count > DRAFTS_MAX)
+        return error_set(err, "a submission has 1 to %d runs", DRAFTS_MAX);
+    if (name && count > 1)
+        return error_set(err, "--name names one run, this submission has %zu: choose one with --run", count);
+    for (size_t i = 0; i < count; i++)
+        if (read_spec(add_draft(drafts, "train"), js_at(runs, i), name, err) != 0)
+            return -1;
+    for (size_t i = 0; i < count; i++)
+        if (look_at_data(&drafts->at[i], err) != 0 || look_at_from(daemon, drafts, i, 0, err) != 0)
+            return error_context(err, "%s", drafts->at[i].spec.name);
+    return 0;
+}
+
+static int prepare_directories(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+{
+    for (size_t i = 0; i < drafts->count; i++) {
+        struct draft *draft = &drafts->at[i];
+        if (make_staging(daemon, draft, err) != 0)
+            return -1;
+        if (!draft->has_spec)
+            continue;
+        draft->row.provenance = provenance_collect(&draft->spec, js_get(body, "environment"), draft->staging, err);
+        if (!draft->row.provenance)
+            return -1;
+    }
+    return 0;
+}
+
+// Puts the stages in front; sibling references move with them.
+static void join_stages(struct daemon *daemon, struct drafts *drafts, struct drafts *stages)
+{
+    for (size_t i = 0; i < drafts->count; i++) {
+        struct draft *draft = &drafts->at[i];
+        draft->root = draft->spec.output ? string_copy(draft->spec.output) : path_join(daemon->home, "runs");
+        add_tokenize(daemon, stages, draft);
+    }
+    for (size_t i = 0; i < drafts->count; i++) {
+        if (drafts->at[i].from_sibling != FROM_NONE)
+            drafts->at[i].from_sibling += (ptrdiff_t)stages->count;
+        stages->at[stages->count + i] = drafts->at[i];
+    }
+    stages->count += drafts->count;
+    free(drafts->at);
+    *drafts = *stages;
+}
+
+int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer)
+{
+    struct drafts stages = {allocate(2 * DRAFTS_MAX, sizeof *stages.at), 0};
+    *drafts = (struct drafts){allocate(DRAFTS_MAX, sizeof *drafts->at), 0};
+    if (check_runs(daemon, drafts, body, &answer->error) != 0) {
+        free(stages.at);
+    } else {
+        join_stages(daemon, drafts, &stages);
+        if (prepare_directories(daemon, drafts, body, &answer->error) == 0)
+            return 0;
+    }
+    drafts_release(drafts, true);
+    answer->status = 400;
+    return -1;
+}

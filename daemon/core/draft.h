@@ -1,0 +1,33 @@
+// Drafts: the runs of a submission while it is being checked, before anything of it is stored. A draft's directory is prepared beside its
+// final place under a name of its own (.new-XXXXXX) and renamed when all of the submission is good.
+#pragma once
+#include "daemon/core/core.h"
+#include "schema/spec/spec.h"
+
+enum { DRAFTS_MAX = 1024, FROM_NONE = -1 };
+
+struct draft {
+    struct run_row row;
+    struct spec spec;           // of a train run
+    bool has_spec;
+    char *root;                 // where its project's directory is
+    bool root_made;             // there was no such directory before
+    char *staging;              // prepared directory; NULL: not made, or in its place already
+    char *placed;               // final directory, once it is there
+    char key[33];               // dataset it needs or makes; empty: none
+    char *text_path;            // what is tokenised
+    ptrdiff_t from_sibling;     // index of the draft whose weights it starts from
+    int64_t from_run;           // stored run whose weights it starts from; 0: none
+    char *from_directory;
+    bool dropped;               // a tokenize draft that turned out not to be needed
+};
+
+struct drafts {
+    struct draft *at;           // tokenize drafts first, so that they are first in the queue too
+    size_t count;
+};
+
+// All that needs no lock: specs, data, content keys, directories, provenance. On failure answer says why and nothing is left.
+int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer);
+// Removes what is not in its place; with undo, what was put there too.
+void drafts_release(struct drafts *drafts, bool undo);

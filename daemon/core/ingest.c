@@ -1,0 +1,284 @@
+// Reading what the worker wrote: records.jsonl of each attempt, in order, by offset. A batch goes to Trackio first (twice changes nothing
+// there: each line has its identifier), then to our database together with the cursor, in one transaction; a crash in between repeats the
+// batch. A run that writes faster than it is read gets its share of each tick and no more.
+#include "daemon/core/core.h"
+#include "schema/base/clock.h"
+#include "schema/base/file.h"
+#include "schema/record/layout.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHUNK_LINES = 256 };
+
+struct item {
+    struct json *line; // NULL: malformed
+    char *raw;         // of a malformed line
+    const char *why;
+    size_t bytes;
+    int64_t offset;
+};
+
+struct chunk {
+    const struct view *view;
+    struct item items[CHUNK_LINES];
+    size_t count;
+    size_t bytes;
+};
+
+// A line for Trackio must be this run's own and of the form that its importer needs: one wrong line would stop a whole inbox.
+static const char *fault_of(const struct json *line, const struct view *view)
+{
+    const char *kind = js_string_of(js_get(line, "kind"), "");
+    const char *run_id = js_string_of(js_get(line, "run_id"), "");
+    if (!kind[0])
+        return "no kind";
+    if (strcmp(run_id, view->run_id) != 0)
+        return "of another run";
+    bool metric = strcmp(kind, "metric") == 0, system = strcmp(kind, "system_metric") == 0, alert = strcmp(kind, "alert") == 0;
+    if (!metric && !system && !alert)
+        return NULL;
+    if (strcmp(js_string_of(js_get(line, "project"), ""), view->project) != 0 || strcmp(js_string_of(js_get(line, "run"), ""), view->name) != 0)
+        return "of another run";
+    if (isnan(clock_parse(js_string_of(js_get(line, "timestamp"), ""))))
+        return "no timestamp";
+    if (!js_string_of(js_get(line, alert ? "alert_id" : "log_id"), NULL))
+        return "no identifier";
+    if (!alert && js_kind(js_get(line, "metrics")) != JSON_KIND_OBJECT)
+        return "metrics is not an object";
+    if (metric && js_kind(js_get(line, "step")) != JSON_KIND_INTEGER)
+        return "step is not an integer";
+    return NULL;
+}
+
+static void take_line(void *context, const struct json *line, const char *raw, size_t bytes, int64_t offset)
+{
+    struct chunk *chunk = context;
+    struct item *item = &chunk->items[chunk->count++];
+    *item = (struct item){.bytes = bytes, .offset = offset, .why = line ? fault_of(line, chunk->view) : "not a JSON object"};
+    chunk->bytes += bytes;
+    if (!item->why) {
+        item->line = js_keep(line);
+        return;
+    }
+    item->raw = allocate(bytes + 1, 1);
+    memcpy(item->raw, raw, bytes);
+}
+
+static void chunk_clear(struct chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        js_free(chunk->items[i].line);
+        free(chunk->items[i].raw);
+    }
+    chunk->count = 0;
+    chunk->bytes = 0;
+}
+
+static bool is_kind(const struct item *item, const char *kind)
+{
+    return item->line && strcmp(js_string_of(js_get(item->line, "kind"), ""), kind) == 0;
+}
+
+// To Trackio, without the lock: this may wait for another client's. 0, 1 later, -1.
+static int write_trackio(struct daemon *daemon, const struct view *view, const struct item *items, size_t count, struct error *err)
+{
+    const struct json *lines[CHUNK_LINES];
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_kind(&items[i], "metric") || is_kind(&items[i], "system_metric") || is_kind(&items[i], "alert"))
+            lines[used++] = items[i].line;
+    return used ? trackio_write(daemon->writer, view->project, lines, used, err) : 0;
+}
+
+static int keep_aside(struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct item *item,
+    struct error *err)
+{
+    if (watch->malformed_attempt != attempt) {
+        char text[256];
+        snprintf(text, sizeof text, "attempt %lld: the line at byte %lld of %s is malformed (%s): kept aside, with any that follow",
+            (long long)attempt, (long long)item->offset, RECORDS_FILE, item->why);
+        core_event(daemon, view->id, "malformed", text, "daemon", clock_wall());
+        watch->malformed_attempt = attempt;
+    }
+    return state_keep_aside(daemon->state, view->id, attempt, item->offset, item->raw, item->bytes, item->why, err);
+}
+
+// Our part of a batch and the cursor behind it.
+static int store_items(struct daemon *daemon, const struct view *view, struct watch *watch, const struct item *items, size_t count,
+    struct attempt_row *attempt, struct error *err)
+{
+    pthread_mutex_lock(&daemon->lock);
+    int status = state_begin(daemon->state, err);
+    if (status == 0) {
+        for (size_t i = 0; i < count && status == 0; i++)
+            status = items[i].line ? store_line(daemon, view, watch, attempt->number, items[i].line, err)
+                                   : keep_aside(daemon, view, watch, attempt->number, &items[i], err);
+        if (status == 0)
+            status = state_put_attempt(daemon->state, attempt, err);
+        if (status == 0)
+            status = state_commit(daemon->state, err);
+        else
+            state_rollback(daemon->state);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    return status;
+}
+
+// A batch that begins with the start of a resumed attempt sets the older rows aside first. attempt's cursor says where the batch ends.
+static int store_batch(struct daemon *daemon, const struct view *view, struct watch *watch, const struct item *items, size_t count,
+    struct attempt_row *attempt, struct error *err)
+{
+    int status = 0;
+    if (attempt->number > 1 && is_kind(&items[0], "start"))
+        status = supersede(daemon, view, attempt->number, js_integer_of(js_get(items[0].line, "resumed_from"), 0) + 1, err);
+    if (status == 0)
+        status = write_trackio(daemon, view, items, count, err);
+    return status == 0 ? store_items(daemon, view, watch, items, count, attempt, err) : status;
+}
+
+// Cuts the chunk before each start line: what was set aside for it must be stored before its rows come. 0, 1 later, -1.
+static int store_chunk(struct daemon *daemon, const struct view *view, struct watch *watch, const struct chunk *chunk,
+    const struct record_reader *reader, struct attempt_row *attempt, struct error *err)
+{
+    for (size_t first = 0, last; first < chunk->count; first = last) {
+        last = first + 1;
+        while (last < chunk->count && !is_kind(&chunk->items[last], "start"))
+            last++;
+        struct attempt_row moved = *attempt;
+        moved.ingest_offset = last < chunk->count ? chunk->items[last].offset : reader->offset;
+        moved.ingest_sequence += (int64_t)(last - first);
+        int status = store_batch(daemon, view, watch, &chunk->items[first], last - first, &moved, err);
+        if (status != 0)
+            return status;
+        attempt->ingest_offset = moved.ingest_offset;
+        attempt->ingest_sequence = moved.ingest_sequence;
+    }
+    return 0;
+}
+
+// What is left of a line whose writer is gone: nothing of it is dropped either.
+static int store_torn(struct daemon *daemon, const struct view *view, struct watch *watch, const char *path, struct attempt_row *attempt,
+    struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return error_errno(err, "%s", path);
+    struct item item = {.raw = allocate(RECORD_LINE_MAX, 1), .why = "torn: its writer ended", .offset = attempt->ingest_offset};
+    ssize_t got = pread(fd, item.raw, RECORD_LINE_MAX - 1, item.offset);
+    close(fd);
+    int status = 0;
+    if (got > 0) {
+        item.bytes = (size_t)got;
+        struct attempt_row moved = *attempt;
+        moved.ingest_offset += got;
+        moved.ingest_sequence++;
+        status = store_items(daemon, view, watch, &item, 1, &moved, err);
+        if (status == 0)
+            *attempt = moved;
+    }
+    free(item.raw);
+    return status;
+}
+
+static void complain(struct daemon *daemon, const struct view *view, struct watch *watch, const char *text)
+{
+    if (watch->trackio_waits)
+        return;
+    watch->trackio_waits = true;
+    core_log("%s/%s: %s", view->project, view->name, text);
+    pthread_mutex_lock(&daemon->lock);
+    core_event(daemon, view->id, "warning", text, "daemon", clock_wall());
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+// One attempt's file, at most a share of it. True when all of it is in the store.
+static bool ingest_attempt(struct daemon *daemon, const struct view *view, struct watch *watch, struct attempt_row *attempt, bool over)
+{
+    char *path = run_attempt_file(view->directory, attempt->number, RECORDS_FILE);
+    struct chunk *chunk = allocate(1, sizeof *chunk);
+    chunk->view = view;
+    struct error err = {0};
+    int64_t lines = 0, got = 1;
+    size_t bytes = 0;
+    int status = 0;
+    while (status == 0 && got > 0 && lines < INGEST_LINES && bytes < INGEST_BYTES) {
+        struct record_reader reader = {attempt->ingest_offset, attempt->ingest_sequence};
+        got = record_read(&reader, path, bytes ? CHUNK_LINES : 16, take_line, chunk, &err);
+        if (got > 0)
+            status = store_chunk(daemon, view, watch, chunk, &reader, attempt, &err);
+        lines += got > 0 ? got : 0;
+        bytes += chunk->bytes;
+        chunk_clear(chunk);
+    }
+    int64_t size = file_size(path);
+    if (status == 0 && got == 0 && over && size > attempt->ingest_offset)
+        status = store_torn(daemon, view, watch, path, attempt, &err);
+    if (status < 0 || got < 0)
+        complain(daemon, view, watch, err.text);
+    else if (status > 0)
+        complain(daemon, view, watch, "Trackio's lock is held by another client: rows wait here until it is free");
+    else
+        watch->trackio_waits = false;
+    free(chunk);
+    free(path);
+    return status == 0 && got == 0 && (size < 0 || size <= attempt->ingest_offset);
+}
+
+// The run appears in Trackio as soon as it has begun, with its configuration.
+static void announce(struct daemon *daemon, const struct view *view, struct watch *watch)
+{
+    struct error err = {0};
+    struct run_row row;
+    pthread_mutex_lock(&daemon->lock);
+    int found = state_get_run(daemon->state, view->id, &row, &err);
+    pthread_mutex_unlock(&daemon->lock);
+    if (found != 0)
+        return;
+    char when[CLOCK_TEXT];
+    clock_text(when, row.created);
+    struct json *config = row.spec ? js_copy(row.spec) : js_object();
+    js_set(config, "_Created", js_string(when));
+    js_set(config, "_Username", js_null());
+    js_set(config, "_Group", js_null());
+    js_set(config, "provenance", row.provenance ? js_keep(row.provenance) : js_null());
+    js_set(config, "plan", row.plan ? js_keep(row.plan) : js_null());
+    int status = trackio_announce(daemon->writer, view->project, view->name, view->run_id, config, &err);
+    watch->announced = status == 0;
+    if (status < 0)
+        complain(daemon, view, watch, err.text);
+    js_free(config);
+    run_row_release(&row);
+}
+
+bool ingest_run(struct daemon *daemon, const struct view *view, struct watch *watch, bool over)
+{
+    int64_t last = run_last_attempt(view->directory);
+    if (last == 0)
+        return true;
+    if (!watch->announced && strcmp(view->kind, "train") == 0)
+        announce(daemon, view, watch);
+    if (!watch->announced && strcmp(view->kind, "train") == 0)
+        return false;
+    for (int64_t number = watch->ingest_attempt; number <= last; number++) {
+        struct attempt_row attempt;
+        struct error err = {0};
+        pthread_mutex_lock(&daemon->lock);
+        int found = state_get_attempt(daemon->state, view->id, number, &attempt, &err);
+        pthread_mutex_unlock(&daemon->lock);
+        if (found < 0)
+            return false;
+        if (found == 1)
+            attempt = (struct attempt_row){.run = view->id, .number = number, .state = string_copy("running"), .started = clock_wall(), .code = -1};
+        bool complete = ingest_attempt(daemon, view, watch, &attempt, over || number < last);
+        attempt_row_release(&attempt);
+        if (!complete)
+            return false;
+        watch->ingest_attempt = number;
+    }
+    return true;
+}

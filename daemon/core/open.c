@@ -1,0 +1,184 @@
+// Opening and closing: one daemon a home, by a flock that the kernel gives back whatever way the daemon ends.
+#include "daemon/core/core.h"
+#include "schema/base/clock.h"
+#include "schema/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+void core_log(const char *format, ...)
+{
+    char when[CLOCK_TEXT];
+    clock_text(when, clock_wall());
+    flockfile(stderr);
+    fprintf(stderr, "%.19sZ ", when);
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    funlockfile(stderr);
+}
+
+int core_change(struct daemon *daemon, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err)
+{
+    int status = state_change(daemon->state, run, to, reason, witness, err);
+    pthread_cond_broadcast(&daemon->changed);
+    return status;
+}
+
+void core_event(struct daemon *daemon, int64_t run, const char *kind, const char *text, const char *witness, double when)
+{
+    struct error err = {0};
+    if (state_add_event(daemon->state, run, kind, text, witness, when, &err) != 0)
+        core_log("run %lld: event %s: %s", (long long)run, kind, err.text);
+    pthread_cond_broadcast(&daemon->changed);
+}
+
+// Who holds the lock is written into the file, for the message only: the flock itself is the truth.
+static int take_home(struct daemon *daemon, struct error *err)
+{
+    int status = -1;
+    char *path = path_join(daemon->home, "daemon.lock");
+    daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (daemon->lock_fd < 0) {
+        error_errno(err, "%s", path);
+        goto out;
+    }
+    if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        char holder[32] = "";
+        ssize_t got = errno == EWOULDBLOCK ? pread(daemon->lock_fd, holder, sizeof holder - 1, 0) : -1;
+        if (got < 0)
+            error_errno(err, "%s: cannot lock", path);
+        else
+            error_set(err, "%s: another daemon (pid %.*s) serves this home", daemon->home, (int)strcspn(holder, "\n"), holder);
+        goto out;
+    }
+    char mine[32];
+    int length = snprintf(mine, sizeof mine, "%d\n", (int)getpid());
+    if (ftruncate(daemon->lock_fd, 0) != 0 || pwrite(daemon->lock_fd, mine, (size_t)length, 0) != length)
+        error_errno(err, "%s", path);
+    else
+        status = 0;
+out:
+    free(path);
+    return status;
+}
+
+static void init_waiting(struct daemon *daemon)
+{
+    pthread_condattr_t steady;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_mutex_init(&daemon->lock, NULL);
+    pthread_mutex_init(&daemon->wake_lock, NULL);
+    pthread_cond_init(&daemon->changed, &steady);
+    pthread_cond_init(&daemon->wake, &steady);
+    pthread_condattr_destroy(&steady);
+}
+
+int daemon_open(struct daemon **out, const struct daemon_options *options, struct error *err)
+{
+    struct daemon *daemon = allocate(1, sizeof *daemon);
+    daemon->home = string_copy(options->home);
+    daemon->trackio_path = string_copy(options->trackio);
+    daemon->worker = string_copy(options->worker);
+    daemon->job_script = options->job_script ? string_copy(options->job_script) : path_join(options->home, "job.sh");
+    daemon->local = (struct local_context){.job_script = daemon->job_script};
+    daemon->lock_fd = -1;
+    daemon->started = clock_wall();
+    init_waiting(daemon);
+    machine_look(&daemon->machine);
+    char *database = path_join(daemon->home, "switchyard.db");
+    int status = -1;
+    if (directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 && job_script_write(daemon->job_script, err) == 0 &&
+        state_open(&daemon->state, database, err) == 0 && directory_make(daemon->trackio_path, err) == 0 &&
+        trackio_open(&daemon->writer, daemon->trackio_path, err) == 0 && trackio_open(&daemon->reader, daemon->trackio_path, err) == 0) {
+        daemon->series = series_new();
+        status = 0;
+    }
+    free(database);
+    if (status != 0) {
+        daemon_close(daemon);
+        daemon = NULL;
+    }
+    *out = daemon;
+    return status;
+}
+
+void daemon_close(struct daemon *daemon)
+{
+    if (!daemon)
+        return;
+    watches_sweep(daemon);
+    watches_sweep(daemon);
+    if (daemon->series)
+        series_free(daemon->series);
+    if (daemon->reader)
+        trackio_close(daemon->reader);
+    if (daemon->writer)
+        trackio_close(daemon->writer);
+    if (daemon->state)
+        state_close(daemon->state);
+    if (daemon->lock_fd >= 0)
+        close(daemon->lock_fd);
+    pthread_cond_destroy(&daemon->wake);
+    pthread_cond_destroy(&daemon->changed);
+    pthread_mutex_destroy(&daemon->wake_lock);
+    pthread_mutex_destroy(&daemon->lock);
+    free(daemon->home);
+    free(daemon->trackio_path);
+    free(daemon->worker);
+    free(daemon->job_script);
+    free(daemon);
+}
+
+void daemon_wake(struct daemon *daemon)
+{
+    pthread_mutex_lock(&daemon->wake_lock);
+    daemon->awake = true;
+    pthread_cond_signal(&daemon->wake);
+    pthread_mutex_unlock(&daemon->wake_lock);
+}
+
+void daemon_wait(struct daemon *daemon, int timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += (timeout_ms % 1000) * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    pthread_mutex_lock(&daemon->wake_lock);
+    while (!daemon->awake && pthread_cond_timedwait(&daemon->wake, &daemon->wake_lock, &until) == 0)
+        continue;
+    daemon->awake = false;
+    pthread_mutex_unlock(&daemon->wake_lock);
+}
+
+void daemon_health(struct daemon *daemon, struct answer *answer)
+{
+    struct views views;
+    if (views_load(daemon, &views, &answer->error) != 0) {
+        answer->status = 500;
+        return;
+    }
+    struct json *body = js_object();
+    js_set(body, "version", js_string(SWITCHYARD_VERSION));
+    js_set(body, "pid", js_integer(getpid()));
+    js_set(body, "started", js_real(daemon->started));
+    js_set(body, "home", js_string(daemon->home));
+    js_set(body, "trackio", js_string(daemon->trackio_path));
+    js_set(body, "cores", js_integer(daemon->machine.cores));
+    js_set(body, "runs_alive", js_integer((int64_t)views.count));
+    views_release(&views);
+    answer->status = 200;
+    answer->body = body;
+}

@@ -1,0 +1,270 @@
+// The queue: first come, first served, as far as the machine's cores reach; needs first. And the start of a job, exactly once across a
+// crash: the intent is stored before anything is started, and the run's tag is looked for before anything is started again.
+#include "daemon/core/core.h"
+#include "schema/base/clock.h"
+#include "schema/base/file.h"
+#include "schema/record/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NEEDS_MAX = 256 };
+
+int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err)
+{
+    (void)daemon;
+    char *path = path_join(view->directory, JOB_FILE);
+    *job = js_read_file(path, JOB_FILE_MAX, err);
+    free(path);
+    if (*job && launch_from_json(launch, *job, err) == 0)
+        return 0;
+    js_free(*job);
+    *job = NULL;
+    return -1;
+}
+
+// A run that cannot go on for a reason of the world's.
+static void fail_run(struct daemon *daemon, const struct view *view, const char *reason)
+{
+    struct error err = {0};
+    pthread_mutex_lock(&daemon->lock);
+    if (core_change(daemon, view->id, RUN_FAILED, reason, "daemon", &err) != 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+// ---- needs ----
+
+enum readiness { READY, WAITS, NEVER };
+
+// Under the lock. NEVER: reason says which need did not succeed.
+static enum readiness look_at_needs(struct daemon *daemon, const struct view *view, char *reason, size_t size)
+{
+    int64_t needed[NEEDS_MAX];
+    size_t count = 0;
+    struct error err = {0};
+    if (state_needs(daemon->state, view->id, needed, NEEDS_MAX, &count, &err) != 0)
+        return WAITS;
+    enum readiness ready = READY;
+    for (size_t i = 0; i < count && ready != NEVER; i++) {
+        struct run_row row;
+        if (state_get_run(daemon->state, needed[i], &row, &err) != 0)
+            continue;
+        if (run_state_ended(row.state) && row.state != RUN_SUCCEEDED) {
+            snprintf(reason, size, "needs %s/%s, which %s%s: %s", row.project, row.name, row.state == RUN_FAILED ? "" : "was ",
+                run_state_name(row.state), row.reason ? row.reason : "no reason known");
+            ready = NEVER;
+        } else if (row.state != RUN_SUCCEEDED) {
+            ready = WAITS;
+        }
+        run_row_release(&row);
+    }
+    return ready;
+}
+
+// ---- starting ----
+
+// How many processes the kernel has killed for want of memory: in our control group where it tells, else on the whole machine. -1: unknown.
+int64_t memory_kills(void)
+{
+    char path[512] = "/sys/fs/cgroup/memory.events", line[512];
+    FILE *own = fopen("/proc/self/cgroup", "re");
+    while (own && fgets(line, sizeof line, own))
+        if (strncmp(line, "0::", 3) == 0)
+            snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/memory.events", (int)strcspn(line + 3, "\n"), line + 3);
+    if (own)
+        fclose(own);
+    FILE *counters = fopen(path, "re");
+    if (!counters)
+        counters = fopen("/proc/vmstat", "re");
+    long long kills = -1;
+    while (counters && fgets(line, sizeof line, counters))
+        if (sscanf(line, "oom_kill %lld", &kills) == 1)
+            break;
+    if (counters)
+        fclose(counters);
+    return kills;
+}
+
+static int write_job_file(const struct view *view, struct json *job, int64_t attempt, struct error *err)
+{
+    char when[CLOCK_TEXT];
+    clock_text(when, clock_wall());
+    js_set(job, "executor", js_string("local"));
+    js_set(job, "attempt_expected", js_integer(attempt));
+    js_set(job, "submitted", js_string(when));
+    js_set(job, "memory_kills_before", js_integer(memory_kills()));
+    struct text bytes;
+    text_init(&bytes, JOB_FILE_MAX);
+    js_write_pretty(&bytes, job);
+    char *path = path_join(view->directory, JOB_FILE);
+    int status = file_write_atomic(path, bytes.at, bytes.length, 0600, err);
+    free(path);
+    text_release(&bytes);
+    return status;
+}
+
+static void note_job(struct daemon *daemon, const struct view *view, const struct attempt_row *intent, const struct job *job)
+{
+    struct attempt_row attempt = *intent;
+    attempt.job = (char *)(uintptr_t)job->id;
+    attempt.job_started = job->started;
+    struct error err = {0};
+    pthread_mutex_lock(&daemon->lock);
+    if (state_put_attempt(daemon->state, &attempt, &err) != 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+// The second half of a start, and all that is left to do after a crash in between: a stored intent without a job.
+void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt)
+{
+    const struct executor *executor = executor_local();
+    struct error err = {0};
+    struct job job = {.directory = view->directory};
+    memcpy(job.tag, view->run_id, sizeof job.tag);
+    if (executor->find(&daemon->local, &job, &err) != 0)
+        return; // unknown: looked at again in the next tick
+    char *claimed = run_attempt_directory(view->directory, attempt->number);
+    bool taken = file_exists(claimed); // it was started, and may be over already: its exit record will tell
+    free(claimed);
+    if (job.phase == JOB_RUNNING || taken) {
+        if (!job.id[0])
+            strcpy(job.id, "0");
+        note_job(daemon, view, attempt, &job);
+        return;
+    }
+    struct launch launch;
+    struct json *description = NULL;
+    if (job_load(daemon, view, &launch, &description, &err) != 0 || write_job_file(view, description, attempt->number, &err) != 0) {
+        js_free(description);
+        fail_run(daemon, view, err.text);
+        return;
+    }
+    job.argv = (const char *const *)launch.argv;
+    job.environment = (const char *const *)launch.environment;
+    if (executor->submit(&daemon->local, &job, &err) == 0)
+        note_job(daemon, view, attempt, &job);
+    else
+        fail_run(daemon, view, err.text);
+    launch_release(&launch);
+    js_free(description);
+}
+
+// Stores the intent. The state is looked at once more under the lock: a cancel may have come first.
+static bool store_intent(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, const struct launch *launch)
+{
+    struct error err = {0};
+    struct run_row row;
+    char reason[128];
+    snprintf(reason, sizeof reason, "attempt %lld handed to the local executor", (long long)attempt->number);
+    bool stored = false;
+    pthread_mutex_lock(&daemon->lock);
+    if (state_get_run(daemon->state, view->id, &row, &err) == 0) {
+        if (row.state == RUN_QUEUED && state_begin(daemon->state, &err) == 0) {
+            stored = state_put_attempt(daemon->state, attempt, &err) == 0 &&
+                core_change(daemon, view->id, RUN_SUBMITTED, reason, "daemon", &err) == 0;
+            if (stored && launch->oversubscribed)
+                core_event(daemon, view->id, "warning", "wants more cores than this machine has: runs alone, oversubscribed", "daemon",
+                    clock_wall());
+            stored = stored && state_commit(daemon->state, &err) == 0;
+            if (!stored)
+                state_rollback(daemon->state);
+        }
+        run_row_release(&row);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    if (err.text[0])
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+    return stored;
+}
+
+static void start(struct daemon *daemon, const struct view *view, const struct launch *launch)
+{
+    struct error err = {0};
+    struct job leftovers = {.directory = view->directory};
+    memcpy(leftovers.tag, view->run_id, sizeof leftovers.tag);
+    if (executor_local()->kill(&daemon->local, &leftovers, &err) != 0) {
+        core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);
+        return;
+    }
+    char *stop = path_join(view->directory, STOP_FILE);
+    unlink(stop);
+    free(stop);
+    struct attempt_row attempt = {.run = view->id, .number = run_last_attempt(view->directory) + 1, .started = clock_wall(), .code = -1};
+    if (attempt.number <= view->attempt)
+        attempt.number = view->attempt + 1;
+    attempt.state = string_copy("submitted");
+    if (store_intent(daemon, view, &attempt, launch))
+        schedule_submit(daemon, view, &attempt);
+    attempt_row_release(&attempt);
+}
+
+// ---- the queue ----
+
+static bool holds_cores(const struct view *view)
+{
+    return view->state >= RUN_SUBMITTED && view->state <= RUN_FINISHING;
+}
+
+static int64_t cores_taken(struct daemon *daemon, const struct views *views)
+{
+    int64_t taken = 0;
+    for (size_t i = 0; i < views->count; i++) {
+        struct launch launch;
+        struct json *job = NULL;
+        if (!holds_cores(&views->at[i]))
+            continue;
+        if (job_load(daemon, &views->at[i], &launch, &job, NULL) == 0) {
+            taken += launch.slots;
+            launch_release(&launch);
+            js_free(job);
+        } else {
+            taken += 1; // its description is gone; it still runs somewhere
+        }
+    }
+    return taken;
+}
+
+// False when the queue must not be looked at any further: this run waits for cores, and nobody overtakes it.
+static bool start_if_ready(struct daemon *daemon, const struct view *view, int64_t *taken)
+{
+    char reason[1024];
+    struct error err = {0};
+    pthread_mutex_lock(&daemon->lock);
+    enum readiness ready = look_at_needs(daemon, view, reason, sizeof reason);
+    pthread_mutex_unlock(&daemon->lock);
+    if (ready == NEVER)
+        fail_run(daemon, view, reason);
+    if (ready != READY)
+        return true;
+    struct launch launch;
+    struct json *job = NULL;
+    if (job_load(daemon, view, &launch, &job, &err) != 0) {
+        fail_run(daemon, view, err.text);
+        return true;
+    }
+    bool fits = *taken == 0 || *taken + launch.slots <= daemon->machine.cores;
+    if (fits) {
+        *taken += launch.slots;
+        start(daemon, view, &launch);
+    }
+    launch_release(&launch);
+    js_free(job);
+    return fits;
+}
+
+void schedule_start(struct daemon *daemon, const struct views *views)
+{
+    bool queued = false;
+    for (size_t i = 0; i < views->count; i++)
+        queued |= views->at[i].state == RUN_QUEUED;
+    if (!queued)
+        return;
+    int64_t taken = cores_taken(daemon, views);
+    for (size_t i = 0; i < views->count; i++)
+        if (views->at[i].state == RUN_QUEUED && !start_if_ready(daemon, &views->at[i], &taken))
+            break;
+}

@@ -1,0 +1,149 @@
+// One run in full: what it was made of, what happened to it, its curves, its logs.
+#include "daemon/core/core.h"
+#include "schema/record/layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { NEEDS_MAX = 256 };
+
+static struct json *needs_json(struct daemon *daemon, const struct run_row *row)
+{
+    int64_t needed[NEEDS_MAX];
+    size_t count = 0;
+    struct json *list = js_array();
+    if (state_needs(daemon->state, row->id, needed, NEEDS_MAX, &count, NULL) != 0)
+        return list;
+    for (size_t i = 0; i < count; i++) {
+        struct run_row other;
+        if (state_get_run(daemon->state, needed[i], &other, NULL) != 0)
+            continue;
+        char *name = string_format("%s/%s", other.project, other.name);
+        struct json *need = js_object();
+        js_set(need, "run", js_string(name));
+        js_set(need, "state", js_string(run_state_name(other.state)));
+        js_append(list, need);
+        free(name);
+        run_row_release(&other);
+    }
+    return list;
+}
+
+static struct json *attempts_json(struct daemon *daemon, const struct run_row *row)
+{
+    struct json *attempts = state_attempts(daemon->state, row->id, NULL);
+    for (size_t i = 0; i < js_count(attempts); i++) {
+        struct json *attempt = js_at(attempts, i);
+        js_set(attempt, "job_id", js_get(attempt, "job") ? js_keep(js_get(attempt, "job")) : js_null());
+    }
+    return attempts ? attempts : js_array();
+}
+
+static struct json *or_object(const struct json *value)
+{
+    return value ? js_keep(value) : js_object();
+}
+
+static struct json *or_array(struct json *value)
+{
+    return value ? value : js_array();
+}
+
+void daemon_show(struct daemon *daemon, const char *run, struct answer *answer)
+{
+    struct run_row row;
+    pthread_mutex_lock(&daemon->lock);
+    if (answer_run(daemon, run, &row, answer) == 0) {
+        const struct json *argv = js_get(row.provenance, "argv");
+        struct json *body = run_summary(daemon, &row);
+        js_set(body, "attempts", attempts_json(daemon, &row));
+        js_set(body, "provenance", or_object(row.provenance));
+        js_set(body, "plan", or_object(row.plan));
+        js_set(body, "spec", or_object(row.spec));
+        js_set(body, "last", series_last(daemon->series, row.run_id));
+        js_set(body, "events", or_array(state_events(daemon->state, row.id, NULL)));
+        js_set(body, "argv", argv ? js_keep(argv) : js_array());
+        js_set(body, "metrics", series_names(daemon->series, row.run_id));
+        js_set(body, "needs", needs_json(daemon, &row));
+        js_set(body, "kept_aside", or_array(state_kept_aside(daemon->state, row.id, NULL)));
+        answer->status = 200;
+        answer->body = body;
+        run_row_release(&row);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+void daemon_metrics(struct daemon *daemon, const char *run, const char *const *names, size_t count, int64_t after_step, int64_t max_points,
+    struct answer *answer)
+{
+    struct run_row row;
+    pthread_mutex_lock(&daemon->lock);
+    if (answer_run(daemon, run, &row, answer) == 0) {
+        series_need(daemon, &row);
+        char *name = string_format("%s/%s", row.project, row.name);
+        answer->body = js_object();
+        js_set(answer->body, "run", js_string(name));
+        js_set(answer->body, "last_step", js_integer(series_last_step(daemon->series, row.run_id)));
+        js_set(answer->body, "metrics", series_read(daemon->series, row.run_id, names, count, after_step, max_points));
+        answer->status = 200;
+        free(name);
+        run_row_release(&row);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+// ---- logs ----
+
+// Opens directory/attempt-N/name without ever leaving the directory or following a symbolic link. A kernel without openat2 walks by hand.
+static int open_beneath(const char *directory, const char *attempt, const char *name)
+{
+    int root = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -1;
+    char relative[128];
+    snprintf(relative, sizeof relative, "%s/%s", attempt, name);
+    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    int fd = (int)syscall(SYS_openat2, root, relative, &how, sizeof how);
+    if (fd < 0 && errno == ENOSYS) {
+        int inner = openat(root, attempt, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        fd = inner < 0 ? -1 : openat(inner, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (inner >= 0)
+            close(inner);
+    }
+    int saved = errno;
+    close(root);
+    errno = saved;
+    return fd;
+}
+
+int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer)
+{
+    bool errors = strcmp(stream, "stderr") == 0;
+    if (!errors && strcmp(stream, "stdout") != 0)
+        return answer_fail(answer, 400, "a log is stdout or stderr, not '%.40s'", stream);
+    struct run_row row;
+    pthread_mutex_lock(&daemon->lock);
+    int found = answer_run(daemon, run, &row, answer);
+    pthread_mutex_unlock(&daemon->lock);
+    if (found != 0)
+        return -1;
+    char number[40];
+    snprintf(number, sizeof number, "attempt-%lld", (long long)(attempt > 0 ? attempt : run_last_attempt(row.directory)));
+    int fd = open_beneath(row.directory, number, errors ? "stderr.log" : "stdout.log");
+    struct stat info;
+    if (fd < 0) {
+        answer_fail(answer, 404, "%s/%s has no %s log of %s yet", row.project, row.name, stream, number);
+    } else if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(fd);
+        fd = answer_fail(answer, 404, "%s/%s: the %s log of %s is not a file", row.project, row.name, stream, number);
+    }
+    run_row_release(&row);
+    return fd;
+}

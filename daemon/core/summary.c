@@ -1,0 +1,145 @@
+// What is said of a run in a list, and the small tools that every answer uses.
+#include "daemon/core/core.h"
+#include "schema/base/clock.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void answer_release(struct answer *answer)
+{
+    js_free(answer->body);
+    *answer = (struct answer){0};
+}
+
+int answer_fail(struct answer *answer, int status, const char *format, ...)
+{
+    answer->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(answer->error.text, sizeof answer->error.text, format, args);
+    va_end(args);
+    return -1;
+}
+
+int answer_run(struct daemon *daemon, const char *text, struct run_row *row, struct answer *answer)
+{
+    int found = state_resolve_run(daemon->state, text, row, &answer->error);
+    if (found == 0)
+        return 0;
+    answer->status = found == 1 ? 404 : found == 2 ? 400 : 500;
+    return -1;
+}
+
+// ---- series ----
+
+struct loading {
+    struct series *series;
+    const char *run_id;
+};
+
+static void load_row(void *context, int64_t id, int64_t step, double time, const struct json *metrics)
+{
+    const struct loading *loading = context;
+    (void)id;
+    series_add(loading->series, loading->run_id, step, time, metrics);
+}
+
+void series_need(struct daemon *daemon, const struct run_row *row)
+{
+    if (strcmp(row->kind, "train") != 0 || series_has(daemon->series, row->run_id))
+        return;
+    struct loading loading = {daemon->series, row->run_id};
+    struct error err = {0};
+    if (trackio_each_row(daemon->reader, row->project, row->run_id, 0, load_row, &loading, &err) != 0)
+        core_log("%s/%s: %s", row->project, row->name, err.text);
+}
+
+// ---- one run ----
+
+static struct json *time_json(double seconds)
+{
+    return seconds > 0 ? js_real(seconds) : js_null();
+}
+
+static struct json *value_json(struct daemon *daemon, const struct run_row *row, const char *metric)
+{
+    double missing = -12345.0e300; // no metric of ours has this value; NAN is one that a metric can have
+    double value = series_last_value(daemon->series, row->run_id, metric, missing);
+    return value == missing ? js_null() : js_real(value);
+}
+
+static struct json *eta_json(struct daemon *daemon, const struct run_row *row, int64_t step)
+{
+    double step_ms = series_last_value(daemon->series, row->run_id, "step_time_ms", NAN);
+    if (row->state != RUN_RUNNING || !isfinite(step_ms) || step <= 0 || step >= row->iterations)
+        return js_null();
+    return js_real((double)(row->iterations - step) * step_ms / 1000.0);
+}
+
+struct json *run_summary(struct daemon *daemon, const struct run_row *row)
+{
+    series_need(daemon, row);
+    int64_t step = series_last_step(daemon->series, row->run_id);
+    double progress = row->state == RUN_SUCCEEDED ? 1 : row->iterations > 0 ? (double)step / (double)row->iterations : 0;
+    const struct json *code = js_get(row->provenance, "code");
+    const struct json *commit = js_get(code, "commit"), *dirty = js_get(code, "dirty");
+    struct json *summary = js_object();
+    js_set(summary, "project", js_string(row->project));
+    js_set(summary, "name", js_string(row->name));
+    js_set(summary, "run_id", js_string(row->run_id));
+    js_set(summary, "kind", js_string(row->kind));
+    js_set(summary, "state", js_string(run_state_name(row->state)));
+    js_set(summary, "reason", js_string(row->reason));
+    js_set(summary, "attempt", js_integer(row->attempt));
+    js_set(summary, "step", js_integer(step));
+    js_set(summary, "iterations", js_integer(row->iterations));
+    js_set(summary, "progress", js_real(progress < 1 ? progress : 1));
+    js_set(summary, "eta_seconds", eta_json(daemon, row, step));
+    js_set(summary, "loss", value_json(daemon, row, "loss"));
+    js_set(summary, "validation_loss", value_json(daemon, row, "validation_loss"));
+    js_set(summary, "tokens_per_second", value_json(daemon, row, "tokens_per_second"));
+    js_set(summary, "commit", commit ? js_keep(commit) : js_null());
+    js_set(summary, "dirty", dirty ? js_keep(dirty) : js_null());
+    js_set(summary, "created", time_json(row->created));
+    js_set(summary, "started", time_json(row->started));
+    js_set(summary, "ended", time_json(row->ended));
+    js_set(summary, "directory", js_string(row->directory));
+    js_set(summary, "experts", js_integer(js_integer_of(js_get(js_get(js_get(row->spec, "model"), "moe"), "experts"), 0)));
+    js_set(summary, "cancel_requested", js_boolean(row->cancel_requested));
+    return summary;
+}
+
+struct listing {
+    struct daemon *daemon;
+    struct json **runs;
+    size_t count;
+};
+
+static void list_one(void *context, const struct run_row *row)
+{
+    struct listing *listing = context;
+    listing->runs = reallocate(listing->runs, listing->count + 1, sizeof *listing->runs);
+    listing->runs[listing->count++] = run_summary(listing->daemon, row);
+}
+
+void daemon_list(struct daemon *daemon, const char *project, struct answer *answer)
+{
+    struct listing listing = {.daemon = daemon};
+    pthread_mutex_lock(&daemon->lock);
+    int status = state_each_run(daemon->state, project, false, list_one, &listing, &answer->error);
+    pthread_mutex_unlock(&daemon->lock);
+    struct json *runs = js_array();
+    for (size_t i = listing.count; i-- > 0;)
+        js_append(runs, listing.runs[i]);
+    free(listing.runs);
+    answer->status = status == 0 ? 200 : 500;
+    answer->body = js_object();
+    js_set(answer->body, "runs", runs);
+    if (status != 0) {
+        js_free(answer->body);
+        answer->body = NULL;
+    }
+}

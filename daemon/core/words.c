@@ -1,0 +1,81 @@
+// The last words of a job, for the sentence that says why it failed.
+#include "daemon/core/core.h"
+#include "schema/base/file.h"
+#include "schema/record/layout.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TAIL_BYTES = 16384, LINES_KEPT = 4, WORDS_MAX = 600 };
+
+// The end of a file; never follows a symbolic link in its last part. NULL if there is none.
+static char *read_tail(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    off_t size = lseek(fd, 0, SEEK_END);
+    char *tail = allocate(TAIL_BYTES + 1, 1);
+    ssize_t got = pread(fd, tail, TAIL_BYTES, size > TAIL_BYTES ? size - TAIL_BYTES : 0);
+    close(fd);
+    tail[got > 0 ? got : 0] = 0;
+    for (char *at = tail; at < tail + (got > 0 ? got : 0); at++)
+        if ((unsigned char)*at < 0x20 && *at != '\n')
+            *at = ' ';
+    return tail;
+}
+
+// mpirun frames what it says itself by lines of dashes.
+static size_t pick_lines(char *tail, char *kept[LINES_KEPT])
+{
+    size_t count = 0;
+    bool inside_banner = false;
+    char *rest = NULL;
+    for (char *line = strtok_r(tail, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (strncmp(line, "----------", 10) == 0) {
+            inside_banner = !inside_banner;
+            continue;
+        }
+        if (inside_banner || strspn(line, " ") == strlen(line))
+            continue;
+        if (count == LINES_KEPT) {
+            memmove(kept, kept + 1, (LINES_KEPT - 1) * sizeof *kept);
+            count--;
+        }
+        kept[count++] = line;
+    }
+    return count;
+}
+
+static char *words_of(const char *path)
+{
+    char *tail = read_tail(path);
+    if (!tail)
+        return NULL;
+    char *kept[LINES_KEPT];
+    size_t count = pick_lines(tail, kept);
+    struct text words;
+    text_init(&words, WORDS_MAX);
+    for (size_t i = 0; i < count; i++)
+        text_addf(&words, "%s%s", i ? " | " : "", kept[i]);
+    free(tail);
+    if (words.length)
+        return text_take(&words);
+    text_release(&words);
+    return NULL;
+}
+
+char *last_words(const char *run_directory, int64_t attempt)
+{
+    char *path = run_attempt_file(run_directory, attempt, "stderr.log");
+    char *words = words_of(path);
+    free(path);
+    if (words)
+        return words;
+    path = path_join(run_directory, "submit.log");
+    words = words_of(path);
+    free(path);
+    return words;
+}

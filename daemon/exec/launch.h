@@ -1,0 +1,37 @@
+// The command of a run: argv and environment, worked out from the spec and the machine alone, so that `plan` prints exactly what the
+// daemon will start. Pure but for machine_look().
+#pragma once
+#include "schema/base/error.h"
+#include "schema/base/json.h"
+#include "schema/spec/spec.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct machine {
+    int64_t cores;          // CPUs this process may run on
+    bool root;              // mpirun refuses root unless told
+    bool ptrace_restricted; // siblings may not read each other's memory (Yama): no single copy between ranks
+};
+void machine_look(struct machine *machine);
+
+enum { LAUNCH_WORDS_MAX = 4096 };
+
+struct launch {
+    char **argv;            // NULL-terminated
+    char **environment;     // NULL-terminated NAME=VALUE, on top of the daemon's cleaned environment
+    size_t argv_count, environment_count;
+    int64_t ranks, threads; // threads a rank
+    int64_t slots;          // cores it takes from the queue: at most the machine's
+    bool oversubscribed;    // wants more than the machine has: runs alone
+};
+
+// run_directory as the worker's argument; worker: path of switchyard-worker.
+int launch_train(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker,
+    const char *run_directory, struct error *err);
+void launch_tokenize(struct launch *launch, const struct machine *machine, const char *worker, const char *run_directory);
+void launch_release(struct launch *launch);
+
+struct json *launch_argv_json(const struct launch *launch);
+// {"argv": […], "environment": […], "ranks", "threads", "slots", "oversubscribed"}: stored as job.json, so that a retry runs the same.
+struct json *launch_to_json(const struct launch *launch);
+int launch_from_json(struct launch *launch, const struct json *json, struct error *err);

@@ -1,0 +1,252 @@
+// The local executor: a job is job.sh in a session of its own, started by posix_spawn, found in the process table by (pid, start time)
+// and by its tag. It outlives the daemon: no controlling terminal, no inherited descriptor, nothing that a daemon's end would close.
+#include "daemon/exec/executor.h"
+#include "daemon/exec/process.h"
+#include "schema/base/file.h"
+#include "schema/base/text.h"
+#include "schema/record/layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { KILL_ROUNDS = 40, KILL_PAUSE_MS = 5, TAGGED_MAX = 4096 };
+
+extern char **environ;
+
+// Variables that belong to a launcher or to another job around the daemon, or that are the daemon's own secrets.
+static bool is_inherited(const char *entry)
+{
+    static const char *const dropped[] = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_", "SWITCHYARD_", "OMP_", "MALLOC_", NULL};
+    for (size_t i = 0; dropped[i]; i++)
+        if (strncmp(entry, dropped[i], strlen(dropped[i])) == 0)
+            return false;
+    return true;
+}
+
+static void put_variable(const char **list, size_t *count, const char *entry)
+{
+    size_t name = strcspn(entry, "=") + 1;
+    for (size_t i = 0; i < *count; i++)
+        if (strncmp(list[i], entry, name) == 0) {
+            list[i] = entry;
+            return;
+        }
+    list[(*count)++] = entry;
+}
+
+// The daemon's environment, cleaned, with the job's on top (later entries win) and the tag last.
+static const char **job_environment(const struct job *job, const char *tag)
+{
+    size_t most = 2, count = 0;
+    for (char **at = environ; *at; at++)
+        most++;
+    for (const char *const *at = job->environment; at && *at; at++)
+        most++;
+    const char **list = allocate(most, sizeof *list);
+    for (char **at = environ; *at; at++)
+        if (is_inherited(*at))
+            put_variable(list, &count, *at);
+    for (const char *const *at = job->environment; at && *at; at++)
+        put_variable(list, &count, *at);
+    put_variable(list, &count, tag);
+    return list;
+}
+
+// Own session, default signals, /dev/null as input; job.sh's own complaints go to submit.log in the run directory.
+static int spawn(pid_t *pid, const char **argv, const char **environment, const char *directory)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addchdir_np(&actions, directory);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, "submit.log", O_WRONLY | O_CREAT | O_APPEND, 0666);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    int fault = posix_spawn(pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return fault;
+}
+
+static int local_submit(void *context, struct job *job, struct error *err)
+{
+    const struct local_context *local = context;
+    size_t words = 0;
+    while (job->argv[words])
+        words++;
+    const char **argv = allocate(words + 5, sizeof *argv);
+    const char *const head[] = {"/bin/sh", local->job_script, job->directory, "--"};
+    memcpy(argv, head, sizeof head);
+    for (size_t i = 0; i < words; i++)
+        argv[4 + i] = job->argv[i];
+    char *tag = string_format(TAG_VARIABLE "=%s", job->tag);
+    const char **environment = job_environment(job, tag);
+    pid_t pid = 0;
+    int fault = spawn(&pid, argv, environment, job->directory);
+    free(environment);
+    free(tag);
+    free(argv);
+    if (fault) {
+        errno = fault;
+        return error_errno(err, "cannot start a job in %s", job->directory);
+    }
+    snprintf(job->id, sizeof job->id, "%d", (int)pid);
+    job->started = process_started(pid, NULL);
+    job->phase = JOB_RUNNING;
+    return 0;
+}
+
+// job.sh itself is alive: the pid, with the start time that was noted, carrying the tag.
+static bool is_leader_alive(const struct job *job)
+{
+    pid_t pid = (pid_t)strtol(job->id, NULL, 10);
+    double started = process_started(pid, NULL);
+    return started > 0 && (job->started <= 0 || job->started == started) && process_has_tag(pid, job->tag, NULL);
+}
+
+struct poll_scan {
+    struct job *jobs;
+    size_t count;
+};
+
+static void mark_alive(void *context, pid_t pid, const char *tag)
+{
+    struct poll_scan *scan = context;
+    for (size_t i = 0; i < scan->count; i++)
+        if (scan->jobs[i].phase != JOB_RUNNING && strcmp(scan->jobs[i].tag, tag) == 0) {
+            scan->jobs[i].phase = JOB_RUNNING;
+            snprintf(scan->jobs[i].reason, sizeof scan->jobs[i].reason, "job.sh is gone, process %d of the run is alive", (int)pid);
+        }
+}
+
+static int local_poll(void *context, struct job *jobs, size_t count, struct error *err)
+{
+    (void)context;
+    (void)err;
+    bool scan_needed = false;
+    for (size_t i = 0; i < count; i++) {
+        pid_t pid = (pid_t)strtol(jobs[i].id, NULL, 10);
+        if (pid > 0)
+            waitpid(pid, NULL, WNOHANG); // ours since this daemon started it: no zombie stays; a no-op for any other process
+        jobs[i].reason[0] = 0;
+        jobs[i].phase = is_leader_alive(&jobs[i]) ? JOB_RUNNING : JOB_GONE;
+        if (jobs[i].phase == JOB_GONE) {
+            scan_needed = true;
+            snprintf(jobs[i].reason, sizeof jobs[i].reason, "no process of the run is alive");
+        }
+    }
+    struct poll_scan scan = {jobs, count};
+    if (scan_needed)
+        process_each_tagged(mark_alive, &scan);
+    return 0;
+}
+
+struct tagged {
+    const char *tag;
+    pid_t pids[TAGGED_MAX];
+    size_t count;
+};
+
+static void collect(void *context, pid_t pid, const char *tag)
+{
+    struct tagged *list = context;
+    if (strcmp(tag, list->tag) == 0 && list->count < TAGGED_MAX)
+        list->pids[list->count++] = pid;
+}
+
+static struct tagged *tagged_new(const char *tag)
+{
+    struct tagged *list = allocate(1, sizeof *list);
+    list->tag = tag;
+    process_each_tagged(collect, list);
+    return list;
+}
+
+static bool is_listed(const struct tagged *list, pid_t pid)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->pids[i] == pid)
+            return true;
+    return false;
+}
+
+// The stop file is the request; the signal only shortens the wait. It goes to the command that job.sh started (mpirun, or the one
+// worker), or, where job.sh is gone, to processes of the run that have no parent in it; and only to those that handle it.
+static int local_stop(void *context, struct job *job, struct error *err)
+{
+    (void)context;
+    char *path = path_join(job->directory, STOP_FILE);
+    int status = file_exists(path) ? 0 : file_write_atomic(path, "", 0, 0644, err);
+    free(path);
+    pid_t leader = (pid_t)strtol(job->id, NULL, 10);
+    struct tagged *list = tagged_new(job->tag);
+    for (size_t i = 0; i < list->count; i++) {
+        pid_t parent = 0;
+        pid_t pid = list->pids[i];
+        if (pid == leader || process_started(pid, &parent) <= 0)
+            continue;
+        if ((parent == leader || !is_listed(list, parent)) && process_catches(pid, SIGUSR1))
+            process_signal_tagged(pid, job->tag, SIGUSR1);
+    }
+    free(list);
+    return status;
+}
+
+// Repeats until nobody is left, since a process may start another while we look. Bounded: what is left is tried again at the next call.
+static int local_kill(void *context, struct job *job, struct error *err)
+{
+    (void)context;
+    size_t left = 0;
+    for (int round = 0; round < KILL_ROUNDS; round++) {
+        struct tagged *list = tagged_new(job->tag);
+        left = list->count;
+        for (size_t i = 0; i < list->count; i++)
+            process_signal_tagged(list->pids[i], job->tag, SIGKILL);
+        free(list);
+        if (left == 0)
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = KILL_PAUSE_MS * 1000000L}, NULL);
+    }
+    return error_set(err, "%zu processes of the run are still there after SIGKILL", left);
+}
+
+// Prefers the leader of the session (job.sh), so that a run found again has the same identity as before.
+static int local_find(void *context, struct job *job, struct error *err)
+{
+    (void)context;
+    (void)err;
+    struct tagged *list = tagged_new(job->tag);
+    pid_t found = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (!found || getsid(list->pids[i]) == list->pids[i])
+            found = list->pids[i];
+    free(list);
+    job->phase = found ? JOB_RUNNING : JOB_UNKNOWN;
+    if (found) {
+        snprintf(job->id, sizeof job->id, "%d", (int)found);
+        job->started = process_started(found, NULL);
+    }
+    return 0;
+}
+
+const struct executor *executor_local(void)
+{
+    static const struct executor local = {"local", local_submit, local_poll, local_stop, local_kill, local_find};
+    return &local;
+}

@@ -1,0 +1,22 @@
+// The process table as a witness: who is alive, since when, and which processes carry a run's tag. Linux's /proc only.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+// Start time in clock ticks since boot (field 22 of /proc/PID/stat): with the pid, an identity that is not reused. 0 if there is no such
+// process, or if it is a zombie, which runs nothing any more. parent may be NULL.
+double process_started(pid_t pid, pid_t *parent);
+
+// Whether the process's environment says SWITCHYARD_TAG=<tag>. tag NULL: reads the tag into found (33 bytes) instead, true if there is one.
+bool process_has_tag(pid_t pid, const char *tag, char *found);
+
+// Whether the process has a handler for this signal (SigCgt in /proc/PID/status): without one, most signals would end it.
+bool process_catches(pid_t pid, int signal_number);
+
+// Calls visit for every process of ours that carries a tag, this process itself left out. Zombies carry none.
+void process_each_tagged(void (*visit)(void *context, pid_t pid, const char *tag), void *context);
+
+// Sends a signal to the process if, and only if, it still carries the tag: looked at again after the process is held by a descriptor, so
+// that a number which went to another process in between is left alone.
+bool process_signal_tagged(pid_t pid, const char *tag, int signal_number);
