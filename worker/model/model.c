@@ -134,9 +134,8 @@ size_t model_bytes(const struct model *model, const char *category)
     const struct { const char *name; size_t bytes; } categories[] = {
         {"parameters", parameters},
         {"gradients", parameters},
-        {"activations", model->activations->arena_bytes},
+        {"activations", model->activations->arena_bytes + model->reduce_scratch_bytes},
         {"dispatch", model->activations->dispatch_bytes},
-        {"reduction", model->reduce_scratch_bytes},
         {"experts", model->experts.count * real_bytes},
     };
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)

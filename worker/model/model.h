@@ -52,5 +52,5 @@ void model_statistics(const struct model *model, int64_t *counts, double *balanc
 void model_statistics_global(const struct model *model, int64_t *counts, double *balance);
 void model_statistics_reset(struct model *model);
 
-// "parameters", "gradients", "activations", "dispatch", "reduction", "experts" (the parameters of resident experts).
+// "parameters", "gradients", "activations" (scratch of sums over ranks included), "dispatch", "experts" (parameters of resident experts).
 size_t model_bytes(const struct model *model, const char *category);
