@@ -9,7 +9,9 @@ extern const struct command command_help;
 extern const struct command command_logs;
 extern const struct command command_ls;
 extern const struct command command_retry;
+extern const struct command command_schema;
 extern const struct command command_show;
+extern const struct command command_validate;
 extern const struct command command_version;
 extern const struct command command_wait;
 
@@ -20,7 +22,9 @@ const struct command *const commands[] = {
     &command_logs,
     &command_ls,
     &command_retry,
+    &command_schema,
     &command_show,
+    &command_validate,
     &command_version,
     &command_wait,
 };

@@ -186,6 +186,8 @@ struct spec {
 
 // ---- a file of runs ----
 
+struct spec_book;        // opaque
+
 struct spec_option {        // one --set path.to.key=value
     const char *argument;   // as given
 };
@@ -195,6 +197,7 @@ struct spec_run {
     // Array of {key, file, line, column, message, text}: set keys that this build validates but cannot run yet. text is the message as a
     // person sees it: place, source line, caret.
     struct json *unsupported;
+    struct json *missing;     // the same shape: inputs (data, image, code, checkpoint) that are not there; `validate` only warns of them
 };
 
 struct spec_file {
@@ -206,6 +209,7 @@ struct spec_file {
     size_t errors;          // how many
     struct json *problem_list; // array of {file, line, column, message}: the same for programs
     struct json *warning_list; // likewise
+    struct spec_book *book; // sources and places, for spec_file_fault
 };
 
 // Reads a file and resolves it: `base:`, overlays, --set, ${VAR}, units, cross-field rules. Returns 0 when there is no error; otherwise
@@ -214,6 +218,10 @@ struct spec_file {
 int spec_file_load(struct spec_file *file, const char *path, const char *const *only, size_t only_count,
     const struct spec_option *options, size_t option_count);
 void spec_file_release(struct spec_file *file);
+// Adds a fault (or a warning) to runs[run] at a key's place, for rules that need more than the spec, such as memory against the plan's.
+// problems, warnings, errors and the lists are then as if the file's own rules had found it.
+void spec_file_fault(struct spec_file *file, size_t run, const char *key, bool warning, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 // ---- a single resolved spec ----
 

@@ -1,0 +1,348 @@
+// The table itself. One line a key where it fits; it passes the length of a function by being data.
+#include "schema/spec/fields.h"
+#include "schema/base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AT(member) offsetof(struct spec, member)
+#define CHOICES(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define BIT(value) (1U << (value))
+
+#define LARGE 9007199254740992.0 // 2^53: whole numbers up to here are exact as doubles too
+
+const char *const moe_loss_names[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "z_loss", NULL};
+
+static bool has_moe(const struct spec *spec)
+{
+    return spec->model.moe.experts > 0;
+}
+
+static bool has_from(const struct spec *spec)
+{
+    return spec->model.from.run || spec->model.from.path;
+}
+
+static bool has_slurm(const struct spec *spec)
+{
+    return spec->slurm.present;
+}
+
+static bool has_alltoall(const struct spec *spec)
+{
+    return spec->preflight.alltoall.present;
+}
+
+static bool refused_losses(const struct spec *spec)
+{
+    for (size_t i = 0; i < spec->model.moe.losses_count; i++)
+        if (spec->model.moe.losses[i].type != MOE_LOSS_AUX)
+            return true;
+    return false;
+}
+
+static bool refused_tokenizer(const struct spec *spec)
+{
+    return spec->data.text && strcmp(spec->data.tokenizer, "byte") != 0;
+}
+
+static bool refused_expert_tensor(const struct spec *spec)
+{
+    return spec->parallelism.expert_tensor > 1;
+}
+
+const struct field spec_fields[] = {
+    {"project", FIELD_NAME, AT(project), .required = true, .help = "Trackio project that all runs of this file belong to"},
+    {"name", FIELD_NAME, AT(name), .internal = true, .help = "the entry of `runs:` that this is"},
+    {"question", FIELD_STRING, AT(question), .internal = true, .help = "first comment of the file"},
+    {"output", FIELD_PATH, AT(output), .derived = "$SWITCHYARD_HOME/runs", .help = "directory for run directories"},
+    {"engine", FIELD_CHOICE, AT(engine), "native", .choices = CHOICES("native", "megatron", "deepspeed", "command"),
+        .cannot = "train with another engine", .runs = BIT(ENGINE_NATIVE), .help = "what trains the model"},
+    {"executor", FIELD_CHOICE, AT(executor), "local", .choices = CHOICES("local", "slurm", "hf-jobs"),
+        .derived = "slurm where there is a `slurm:` section, else local", .cannot = "start jobs other than local ones", .runs = BIT(EXECUTOR_LOCAL),
+        .help = "where jobs run"},
+
+    {"code", FIELD_SECTION, .help = "repository that is recorded with the run"},
+    {"code.path", FIELD_PATH, AT(code.path), .derived = "the directory of this file", .help = "a directory of the repository"},
+    {"code.commit", FIELD_STRING, AT(code.commit), .help = "commit that must be checked out there"},
+
+    {"image", FIELD_SECTION, .help = "container image of the job"},
+    {"image.path", FIELD_PATH, AT(image.path), .cannot = "run in a container image", .help = "SquashFS image"},
+    {"image.mounts", FIELD_STRINGS, AT(image.mounts), .cannot = "mount directories into an image", .help = "HOST:CONTAINER, each"},
+
+    {"environment", FIELD_SECTION, .help = "what the job's processes find around them"},
+    {"environment.variables", FIELD_PAIRS, AT(environment.variables), .help = "NAME: value, passed without a shell"},
+    {"environment.modules", FIELD_STRINGS, AT(environment.modules), .cannot = "load environment modules", .help = "modules to load"},
+
+    {"data", FIELD_SECTION, .help = "tokens to train on: exactly one of text, prefix, manifest"},
+    {"data.text", FIELD_PATH, AT(data.text), .help = "text or JSONL file, plain or gzip; tokenised on first use, cached by content"},
+    {"data.document", FIELD_CHOICE, AT(data.document), "paragraph", .choices = CHOICES("paragraph", "line", "file"),
+        .help = "what one document of the text is (paragraphs are parted by blank lines)"},
+    {"data.json_key", FIELD_STRING, AT(data.json_key), "text", .help = "member of a JSONL line that holds the text"},
+    {"data.prefix", FIELD_PATH, AT(data.prefix), .help = "PREFIX of a Megatron pair PREFIX.bin, PREFIX.idx"},
+    {"data.manifest", FIELD_PATH, AT(data.manifest), .help = "file of prefixes, one a line"},
+    {"data.tokenizer", FIELD_TOKENIZER, AT(data.tokenizer), "byte", .cannot = "tokenise with a tokenizer.json", .refused = refused_tokenizer,
+        .help = "`byte` (256 bytes and an end-of-document token) or a tokenizer.json"},
+    {"data.cache", FIELD_PATH, AT(data.cache), .derived = "beside the data", .help = "directory for sample indices"},
+    {"data.split", FIELD_SPLIT, AT(data.split), "100, 0, 0", 0, 1000, .help = "training, validation, test: three shares that add up to 100"},
+    {"data.sequence_length", FIELD_INTEGER, AT(data.sequence_length), NULL, 1, 1 << 24, .required = true, .help = "tokens of a sample"},
+    {"data.eod_mask_loss", FIELD_BOOLEAN, AT(data.eod_mask_loss), "false", .cannot = "mask the loss at document ends",
+        .help = "no loss on end-of-document tokens"},
+    {"data.reset_position_ids", FIELD_BOOLEAN, AT(data.reset_position_ids), "false", .cannot = "reset positions at document ends",
+        .help = "positions begin anew with each document"},
+    {"data.reset_attention_mask", FIELD_BOOLEAN, AT(data.reset_attention_mask), "false", .cannot = "mask attention between documents",
+        .help = "no attention across documents"},
+
+    {"model", FIELD_SECTION, .help = "a decoder-only transformer"},
+    {"model.layers", FIELD_INTEGER, AT(model.layers), NULL, 1, 1024, .required = true, .help = "transformer layers"},
+    {"model.hidden_size", FIELD_INTEGER, AT(model.hidden_size), NULL, 1, 1 << 20, .required = true, .help = "width of the residual stream"},
+    {"model.ffn_hidden_size", FIELD_INTEGER, AT(model.ffn_hidden_size), NULL, 1, 1 << 22, .required = true, .help = "width of the dense FFN"},
+    {"model.attention_heads", FIELD_INTEGER, AT(model.attention_heads), NULL, 1, 1 << 14, .required = true, .help = "query heads"},
+    {"model.kv_heads", FIELD_INTEGER, AT(model.kv_heads), NULL, 1, 1 << 14, .derived = "attention_heads",
+        .help = "key and value heads (grouped-query attention)"},
+    {"model.head_dim", FIELD_INTEGER, AT(model.head_dim), NULL, 1, 1 << 14, .derived = "hidden_size / attention_heads", .help = "width of a head"},
+    {"model.vocab_size", FIELD_INTEGER, AT(model.vocab_size), NULL, 2, 1 << 24, .required = true, .help = "tokens known to the model"},
+    {"model.tied_embeddings", FIELD_BOOLEAN, AT(model.tied_embeddings), "false", .help = "output layer is the embedding"},
+    {"model.norm", FIELD_CHOICE, AT(model.norm), "rmsnorm", .choices = CHOICES("rmsnorm", "layernorm"), .cannot = "normalise by LayerNorm",
+        .runs = BIT(NORM_RMSNORM), .help = "normalisation"},
+    {"model.norm_epsilon", FIELD_NUMBER, AT(model.norm_epsilon), "1e-5", 0, 1, OPEN_LEAST, .help = "added to the mean square"},
+    {"model.activation", FIELD_CHOICE, AT(model.activation), "swiglu", .choices = CHOICES("swiglu", "gelu"), .cannot = "compute GELU",
+        .runs = BIT(ACTIVATION_SWIGLU), .help = "activation of the FFN"},
+    {"model.position", FIELD_CHOICE, AT(model.position), "rope", .choices = CHOICES("rope", "learned", "none"),
+        .cannot = "use positions other than rotary ones", .runs = BIT(POSITION_ROPE), .help = "position embedding"},
+    {"model.rope_base", FIELD_NUMBER, AT(model.rope_base), "10000", 1, 1e12, OPEN_LEAST, .help = "base of the rotary frequencies"},
+    {"model.rope_scaling_factor", FIELD_NUMBER, AT(model.rope_scaling_factor), "0", 0, 1e6, .cannot = "scale rotary frequencies",
+        .help = "Llama-3 scaling of long wavelengths; 0: none"},
+    {"model.bias", FIELD_BOOLEAN, AT(model.bias), "false", .cannot = "train biases", .help = "biases in linear layers"},
+    {"model.qk_norm", FIELD_BOOLEAN, AT(model.qk_norm), "false", .cannot = "normalise queries and keys", .help = "normalise queries and keys"},
+    {"model.attention_window", FIELD_INTEGER, AT(model.attention_window), "0", 0, 1 << 24, .cannot = "limit attention to a window",
+        .help = "tokens that attention looks back; 0: all"},
+    {"model.attention_dropout", FIELD_NUMBER, AT(model.attention_dropout), "0", 0, 1, OPEN_MOST, .cannot = "drop attention weights",
+        .help = "dropout of attention weights"},
+    {"model.hidden_dropout", FIELD_NUMBER, AT(model.hidden_dropout), "0", 0, 1, OPEN_MOST, .cannot = "drop hidden values",
+        .help = "dropout before the residual sums"},
+    {"model.init", FIELD_SECTION, .help = "initial values"},
+    {"model.init.std", FIELD_NUMBER, AT(model.init.std), "0.02", 0, 10, OPEN_LEAST,
+        .help = "standard deviation; layers that end in the residual sum: divided by sqrt(2 layers)"},
+    {"model.from", FIELD_SECTION, .present = has_from, .optional = true, .help = "start from another run's weights (step, data and optimizer begin anew)"},
+    {"model.from.run", FIELD_STRING, AT(model.from.run), .help = "a run of this file, NAME of this project, or PROJECT/NAME"},
+    {"model.from.path", FIELD_PATH, AT(model.from.path), .help = "a checkpoint directory"},
+    {"model.from.step", FIELD_INTEGER, AT(model.from.step), "0", 0, LARGE, .help = "step of the checkpoint; 0: the last complete one"},
+
+    {"model.moe", FIELD_SECTION, .present = has_moe, .optional = true, .help = "Mixture of Experts in place of the dense FFN"},
+    {"model.moe.experts", FIELD_INTEGER, AT(model.moe.experts), NULL, 1, 1 << 16, .required = true, .help = "experts of a layer"},
+    {"model.moe.top_k", FIELD_INTEGER, AT(model.moe.top_k), "2", 1, 1 << 16, .help = "experts that a token goes to"},
+    {"model.moe.expert_ffn_hidden_size", FIELD_INTEGER, AT(model.moe.expert_ffn_hidden_size), NULL, 1, 1 << 22,
+        .derived = "model.ffn_hidden_size", .help = "width of an expert"},
+    {"model.moe.dispatcher", FIELD_CHOICE, AT(model.moe.dispatcher), "alltoall", .choices = CHOICES("alltoall", "allgather", "flex"),
+        .cannot = "dispatch tokens other than by all-to-all", .runs = BIT(DISPATCHER_ALLTOALL), .help = "how tokens reach their experts"},
+    {"model.moe.grouped_gemm", FIELD_BOOLEAN, AT(model.moe.grouped_gemm), "false", .help = "all experts of a rank in one matrix product"},
+    {"model.moe.losses", FIELD_LOSSES, AT(model.moe.losses), .cannot = "add losses other than `aux_loss`", .refused = refused_losses,
+        .help = "list of {type: aux_loss | seq_aux_loss | global_aux_loss | z_loss, coefficient: NUMBER}"},
+    {"model.moe.router_dtype", FIELD_CHOICE, AT(model.moe.router_dtype), "fp32", .choices = CHOICES("fp32", "bf16", "fp64"),
+        .cannot = "route in another precision than fp32", .runs = BIT(ROUTER_FP32), .help = "precision of the router"},
+    {"model.moe.score_function", FIELD_CHOICE, AT(model.moe.score_function), "softmax", .choices = CHOICES("softmax", "sigmoid", "sqrtsoftplus"),
+        .cannot = "score experts other than by softmax", .runs = BIT(SCORE_SOFTMAX), .help = "from router logits to weights"},
+    {"model.moe.pre_softmax", FIELD_BOOLEAN, AT(model.moe.pre_softmax), "false", .help = "softmax over all experts, before the top k are chosen"},
+    {"model.moe.scaling_factor", FIELD_NUMBER, AT(model.moe.scaling_factor), "0", 0, 1e6, .cannot = "scale routing weights",
+        .help = "factor of the routing weights; 0: none"},
+    {"model.moe.expert_bias", FIELD_BOOLEAN, AT(model.moe.expert_bias), "false", .cannot = "balance experts by a bias",
+        .help = "a bias per expert, moved towards balance, for choosing only"},
+    {"model.moe.bias_update_rate", FIELD_NUMBER, AT(model.moe.bias_update_rate), "1e-3", 0, 1, .cannot = "balance experts by a bias",
+        .help = "step of that bias"},
+    {"model.moe.num_groups", FIELD_INTEGER, AT(model.moe.num_groups), "0", 0, 1 << 16, .cannot = "limit routing to groups",
+        .help = "groups of experts; 0: not group-limited"},
+    {"model.moe.group_topk", FIELD_INTEGER, AT(model.moe.group_topk), "0", 0, 1 << 16, .cannot = "limit routing to groups",
+        .help = "groups that a token may go to"},
+    {"model.moe.capacity_factor", FIELD_NUMBER, AT(model.moe.capacity_factor), "0", 0, 1e4, .cannot = "limit the capacity of experts",
+        .help = "an expert takes at most factor x its balanced share; 0: dropless"},
+    {"model.moe.eval_capacity_factor", FIELD_NUMBER, AT(model.moe.eval_capacity_factor), "0", 0, 1e4, .cannot = "limit the capacity of experts",
+        .derived = "capacity_factor", .help = "the same in validation"},
+    {"model.moe.min_capacity", FIELD_INTEGER, AT(model.moe.min_capacity), "0", 0, 1 << 24, .cannot = "limit the capacity of experts",
+        .help = "tokens that an expert takes at least"},
+    {"model.moe.drop_policy", FIELD_CHOICE, AT(model.moe.drop_policy), "probs", .choices = CHOICES("probs", "position"),
+        .cannot = "limit the capacity of experts", .runs = BIT(DROP_PROBS), .help = "which tokens a full expert drops"},
+    {"model.moe.pad_to_capacity", FIELD_BOOLEAN, AT(model.moe.pad_to_capacity), "false", .cannot = "limit the capacity of experts",
+        .help = "fill every expert up to its capacity"},
+    {"model.moe.shared_expert_size", FIELD_INTEGER, AT(model.moe.shared_expert_size), "0", 0, 1 << 22, .cannot = "train a shared expert",
+        .help = "width of the expert that every token goes to; 0: none"},
+    {"model.moe.shared_expert_gate", FIELD_BOOLEAN, AT(model.moe.shared_expert_gate), "false", .cannot = "train a shared expert",
+        .help = "weigh the shared expert by a gate"},
+    {"model.moe.residual", FIELD_BOOLEAN, AT(model.moe.residual), "false", .cannot = "train a residual MoE",
+        .help = "dense branch and one expert, mixed by a learned coefficient (DeepSpeed)"},
+    {"model.moe.layer_frequency", FIELD_INTEGER, AT(model.moe.layer_frequency), "1", 1, 1024, .cannot = "mix dense and MoE layers",
+        .help = "experts on layers i with i % layer_frequency == 0"},
+    {"model.moe.input_jitter", FIELD_NUMBER, AT(model.moe.input_jitter), "0", 0, 1, OPEN_MOST, .cannot = "jitter the router's input",
+        .help = "multiply the router's input by 1 +- this; 0: none"},
+    {"model.moe.force_balance", FIELD_BOOLEAN, AT(model.moe.force_balance), "false", .cannot = "force balanced routing",
+        .help = "route at random, for measurements"},
+    {"model.moe.per_layer_metrics", FIELD_BOOLEAN, AT(model.moe.per_layer_metrics), "false", .help = "log the balance of each layer"},
+
+    {"training", FIELD_SECTION, .help = "how it is trained"},
+    {"training.iterations", FIELD_INTEGER, AT(training.iterations), NULL, 1, 1e12, .required = true, .help = "optimizer steps of this run"},
+    {"training.micro_batch_size", FIELD_INTEGER, AT(training.micro_batch_size), NULL, 1, 1 << 20, .required = true,
+        .help = "samples of one forward pass of a rank"},
+    {"training.global_batch_size", FIELD_INTEGER, AT(training.global_batch_size), NULL, 1, 1 << 24, .required = true, .help = "samples of one step"},
+    {"training.precision", FIELD_CHOICE, AT(training.precision), "fp32", .choices = CHOICES("fp32", "bf16", "fp16"),
+        .cannot = "train in another precision than fp32", .runs = BIT(PRECISION_FP32), .help = "precision of parameters and activations"},
+    {"training.deterministic", FIELD_BOOLEAN, AT(training.deterministic), "false", .help = "the same bits each time (always so on the CPU)"},
+    {"training.seed", FIELD_INTEGER, AT(training.seed), "1234", 0, LARGE, .help = "seed of initial values and of the data order"},
+    {"training.recompute", FIELD_SECTION, .help = "activations computed again in the backward pass instead of kept"},
+    {"training.recompute.granularity", FIELD_CHOICE, AT(training.recompute.granularity), "none", .choices = CHOICES("none", "selective", "full"),
+        .cannot = "recompute activations", .runs = BIT(RECOMPUTE_NONE), .help = "nothing, attention only, or whole layers"},
+    {"training.recompute.method", FIELD_CHOICE, AT(training.recompute.method), "uniform", .choices = CHOICES("uniform", "block"),
+        .cannot = "recompute activations", .runs = BIT(RECOMPUTE_UNIFORM), .help = "groups of layers, or the first ones"},
+    {"training.recompute.layers", FIELD_INTEGER, AT(training.recompute.layers), "1", 1, 1024, .cannot = "recompute activations",
+        .help = "layers of a group, or how many"},
+    {"training.cross_entropy_fusion", FIELD_CHOICE, AT(training.cross_entropy_fusion), "none", .choices = CHOICES("none", "native", "te"),
+        .cannot = "fuse the cross-entropy", .runs = BIT(FUSION_NONE), .help = "fused cross-entropy"},
+    {"training.distributed_optimizer", FIELD_BOOLEAN, AT(training.distributed_optimizer), "false", .cannot = "shard the optimizer's state",
+        .help = "optimizer state sharded over data-parallel ranks"},
+    {"training.overlap", FIELD_SECTION, .help = "communication beside computation"},
+    {"training.overlap.gradient_reduce", FIELD_BOOLEAN, AT(training.overlap.gradient_reduce), "false", .cannot = "overlap the gradient reduction",
+        .help = "reduce gradients while the backward pass runs"},
+    {"training.overlap.parameter_gather", FIELD_BOOLEAN, AT(training.overlap.parameter_gather), "false", .cannot = "overlap the parameter gather",
+        .help = "gather parameters while the forward pass runs"},
+    {"training.optimizer", FIELD_SECTION, .help = "the optimizer"},
+    {"training.optimizer.name", FIELD_WORD, AT(training.optimizer.name), "adamw", .choices = CHOICES("adamw", "sgd"),
+        .cannot = "optimise other than by AdamW", .runs = 1, .help = "optimizer"},
+    {"training.optimizer.beta1", FIELD_NUMBER, AT(training.optimizer.beta1), "0.9", 0, 1, OPEN_MOST, .help = "decay of the first moment"},
+    {"training.optimizer.beta2", FIELD_NUMBER, AT(training.optimizer.beta2), "0.95", 0, 1, OPEN_MOST, .help = "decay of the second moment"},
+    {"training.optimizer.eps", FIELD_NUMBER, AT(training.optimizer.eps), "1e-8", 0, 1, OPEN_LEAST, .help = "added to the root of the second moment"},
+    {"training.optimizer.weight_decay", FIELD_NUMBER, AT(training.optimizer.weight_decay), "0.1", 0, 1e3, .help = "decoupled weight decay"},
+    {"training.optimizer.clip_grad", FIELD_NUMBER, AT(training.optimizer.clip_grad), "1", 0, 1e9, .help = "largest gradient norm; 0: no clipping"},
+    {"training.learning_rate", FIELD_SECTION, .help = "learning rate over the iterations"},
+    {"training.learning_rate.schedule", FIELD_CHOICE, AT(training.learning_rate.schedule), "constant",
+        .choices = CHOICES("constant", "wsd", "cosine", "linear", "inverse_square_root"), .cannot = "follow this schedule",
+        .runs = BIT(SCHEDULE_CONSTANT) | BIT(SCHEDULE_WSD), .help = "shape after the warmup (wsd: stable, then decay)"},
+    {"training.learning_rate.peak", FIELD_NUMBER, AT(training.learning_rate.peak), NULL, 0, 1e3, OPEN_LEAST, .required = true, .help = "rate after the warmup"},
+    {"training.learning_rate.minimum", FIELD_NUMBER, AT(training.learning_rate.minimum), "0", 0, 1e3, .help = "rate at the end of the decay"},
+    {"training.learning_rate.initial", FIELD_NUMBER, AT(training.learning_rate.initial), "0", 0, 1e3, .help = "rate at the start of the warmup"},
+    {"training.learning_rate.warmup_iterations", FIELD_INTEGER, AT(training.learning_rate.warmup_iterations), "0", 0, 1e12, .help = "length of the warmup"},
+    {"training.learning_rate.decay_iterations", FIELD_INTEGER, AT(training.learning_rate.decay_iterations), "0", 0, 1e12,
+        .help = "length of the last phase (wsd)"},
+    {"training.learning_rate.total_iterations", FIELD_INTEGER, AT(training.learning_rate.total_iterations), NULL, 1, 1e12,
+        .derived = "training.iterations", .help = "length of the whole schedule; stopping earlier does not shorten it"},
+    {"training.learning_rate.decay_style", FIELD_CHOICE, AT(training.learning_rate.decay_style), "exponential",
+        .choices = CHOICES("exponential", "linear", "cosine", "minus_sqrt"), .help = "shape of the last phase (wsd)"},
+    {"training.learning_rate.expert_peak", FIELD_NUMBER, AT(training.learning_rate.expert_peak), "0", 0, 1e3,
+        .cannot = "give experts a learning rate of their own", .help = "peak for experts; 0: as peak"},
+    {"training.validation", FIELD_SECTION, .help = "loss on the validation share of the data"},
+    {"training.validation.interval", FIELD_INTEGER, AT(training.validation.interval), "0", 0, 1e12, .help = "iterations between validations; 0: none"},
+    {"training.validation.iterations", FIELD_INTEGER, AT(training.validation.iterations), "10", 1, 1e9, .help = "global batches of one validation"},
+
+    {"parallelism", FIELD_SECTION, .help = "how the model is laid out over ranks; the rest is data parallel"},
+    {"parallelism.tensor", FIELD_INTEGER, AT(parallelism.tensor), "1", 1, 1 << 16, .cannot = "split matrices over ranks", .help = "TP"},
+    {"parallelism.pipeline", FIELD_INTEGER, AT(parallelism.pipeline), "1", 1, 1 << 16, .cannot = "split layers over ranks", .help = "PP"},
+    {"parallelism.context", FIELD_INTEGER, AT(parallelism.context), "1", 1, 1 << 16, .cannot = "split sequences over ranks", .help = "CP"},
+    {"parallelism.expert", FIELD_INTEGER, AT(parallelism.expert), "1", 1, 1 << 16, .help = "EP: experts spread over so many ranks"},
+    {"parallelism.expert_tensor", FIELD_INTEGER, AT(parallelism.expert_tensor), "0", 0, 1 << 16, .derived = "tensor",
+        .cannot = "split an expert's matrices over ranks", .refused = refused_expert_tensor, .help = "ETP: tensor parallelism of experts; 0: as tensor"},
+    {"parallelism.sequence", FIELD_BOOLEAN, AT(parallelism.sequence), "false", .cannot = "split norms along the sequence",
+        .help = "sequence parallelism beside tensor parallelism"},
+    {"parallelism.virtual_pipeline", FIELD_INTEGER, AT(parallelism.virtual_pipeline), "1", 1, 1024, .cannot = "interleave pipeline chunks",
+        .help = "chunks of layers a pipeline rank; 1: not interleaved"},
+
+    {"resources", FIELD_SECTION, .help = "machines"},
+    {"resources.nodes", FIELD_INTEGER, AT(resources.nodes), "1", 1, 1 << 16, .cannot = "run on several nodes", .help = "nodes"},
+    {"resources.gpus_per_node", FIELD_INTEGER, AT(resources.gpus_per_node), "0", 0, 64, .cannot = "use GPUs", .help = "GPUs of a node; 0: none"},
+    {"resources.gpu_memory", FIELD_BYTES, AT(resources.gpu_memory), NULL, 0, LARGE, .help = "memory of a GPU, checked against what the run needs"},
+    {"resources.ranks_per_node", FIELD_INTEGER, AT(resources.ranks_per_node), NULL, 1, 1 << 12, .derived = "gpus_per_node, else 1",
+        .help = "processes of a node"},
+    {"resources.threads_per_rank", FIELD_INTEGER, AT(resources.threads_per_rank), "0", 0, 1 << 12, .derived = "the machine's share",
+        .help = "threads of a process"},
+    {"resources.memory", FIELD_BYTES, AT(resources.memory), NULL, 0, LARGE, .cannot = "reserve memory", .help = "memory of a node"},
+    {"resources.time_limit", FIELD_DURATION, AT(resources.time_limit), NULL, 0, 1e9, OPEN_LEAST, .help = "longest time an attempt may take"},
+    {"resources.device", FIELD_CHOICE, AT(resources.device), "auto", .choices = CHOICES("auto", "cpu", "cuda", "reference"),
+        .cannot = "compute with CUDA", .runs = BIT(DEVICE_AUTO) | BIT(DEVICE_CPU) | BIT(DEVICE_REFERENCE),
+        .help = "what computes (reference: plain loops, slow)"},
+
+    {"slurm", FIELD_SECTION, AT(slurm.present), .present = has_slurm, .optional = true, .help = "options of sbatch"},
+    {"slurm.partition", FIELD_STRING, AT(slurm.partition), .help = "partition"},
+    {"slurm.account", FIELD_STRING, AT(slurm.account), .help = "account"},
+    {"slurm.qos", FIELD_STRING, AT(slurm.qos), .help = "quality of service"},
+    {"slurm.reservation", FIELD_STRING, AT(slurm.reservation), .help = "reservation"},
+    {"slurm.constraint", FIELD_STRING, AT(slurm.constraint), .help = "features that nodes must have"},
+    {"slurm.nodelist", FIELD_STRING, AT(slurm.nodelist), .help = "nodes to use"},
+    {"slurm.exclude", FIELD_STRING, AT(slurm.exclude), .help = "nodes not to use"},
+    {"slurm.mpi", FIELD_STRING, AT(slurm.mpi), .help = "srun's --mpi, such as pmix"},
+    {"slurm.exclusive", FIELD_BOOLEAN, AT(slurm.exclusive), "false", .help = "nodes for this job alone"},
+    {"slurm.requeue", FIELD_BOOLEAN, AT(slurm.requeue), "false", .help = "may be requeued"},
+    {"slurm.signal", FIELD_STRING, AT(slurm.signal), .help = "sbatch's --signal, such as USR1@120"},
+    {"slurm.grace", FIELD_DURATION, AT(slurm.grace), "60s", 0, 86400, .help = "time to save between the stop and the kill"},
+
+    {"preflight", FIELD_SECTION, .help = "tests of the machines before training"},
+    {"preflight.dcgm", FIELD_INTEGER, AT(preflight.dcgm), "0", 0, 4, .cannot = "test GPUs with DCGM", .help = "level of dcgmi diag; 0: none"},
+    {"preflight.alltoall", FIELD_SECTION, AT(preflight.alltoall.present), .present = has_alltoall, .optional = true,
+        .cannot = "measure all-to-all before training", .refused = has_alltoall, .help = "bandwidth of all-to-all over all ranks"},
+    {"preflight.alltoall.size", FIELD_BYTES, AT(preflight.alltoall.size), "8GiB", 1, LARGE, .help = "bytes of a message"},
+    {"preflight.alltoall.iterations", FIELD_INTEGER, AT(preflight.alltoall.iterations), "20", 1, 1e6, .help = "messages"},
+    {"preflight.alltoall.at_least", FIELD_SHARE, AT(preflight.alltoall.at_least), "90%", 0, 1, .help = "share of the baseline that must be reached"},
+
+    {"checkpoint", FIELD_SECTION, .help = "checkpoints of weights and optimizer"},
+    {"checkpoint.interval", FIELD_INTEGER, AT(checkpoint.interval), "0", 0, 1e12, .help = "iterations between checkpoints; 0: only at a stop"},
+    {"checkpoint.keep", FIELD_INTEGER, AT(checkpoint.keep), "0", 0, 1e6, .help = "newest checkpoints that are kept; 0: all"},
+
+    {"logging", FIELD_SECTION, .help = "what is recorded"},
+    {"logging.interval", FIELD_INTEGER, AT(logging.interval), "1", 1, 1e9, .help = "iterations between lines of metrics"},
+    {"logging.expert_load", FIELD_BOOLEAN, AT(logging.expert_load), "true", .help = "record how many tokens each expert got"},
+
+    {"sweep", FIELD_PLAN, 0, .cannot = "expand sweeps", .help = "{grid | zip | list, limit, canary}: runs made from lists of values"},
+    {"stages", FIELD_PLAN, 0, .cannot = "order stages", .help = "{NAME: {kind: train | tokenize | check, needs: [NAME, …]}}"},
+    {"retry", FIELD_PLAN, 0, .cannot = "retry by itself", .help = "{limit: N, on: [failed, timed_out, out_of_memory, lost]}"},
+};
+const size_t spec_fields_count = sizeof spec_fields / sizeof spec_fields[0];
+
+const struct field *field_find(const char *path)
+{
+    for (size_t i = 0; i < spec_fields_count; i++)
+        if (strcmp(spec_fields[i].path, path) == 0)
+            return &spec_fields[i];
+    return NULL;
+}
+
+const char *field_key(const struct field *field)
+{
+    const char *dot = strrchr(field->path, '.');
+    return dot ? dot + 1 : field->path;
+}
+
+const struct field *field_parent(const struct field *field)
+{
+    char path[96];
+    const char *dot = strrchr(field->path, '.');
+    if (!dot)
+        return NULL;
+    snprintf(path, sizeof path, "%.*s", (int)(dot - field->path), field->path);
+    return field_find(path);
+}
+
+static void add_range(struct text *out, const struct field *field)
+{
+    if (field->least == 0 && field->most == 0)
+        return;
+    if (field->most >= 1e9)
+        text_addf(out, field->open & OPEN_LEAST ? " greater than %.15g" : " of at least %.15g", field->least);
+    else if (field->open == OPEN_NONE)
+        text_addf(out, " from %.15g to %.15g", field->least, field->most);
+    else
+        text_addf(out, "%s %.15g and %s %.15g", field->open & OPEN_LEAST ? " greater than" : " of at least", field->least,
+            field->open & OPEN_MOST ? "less than" : "at most", field->most);
+}
+
+void field_expectation(struct text *out, const struct field *field)
+{
+    static const char *const words[] = {[FIELD_SECTION] = "a section of keys", [FIELD_STRING] = "a string", [FIELD_PATH] = "a path",
+        [FIELD_TOKENIZER] = "`byte` or the path of a tokenizer.json", [FIELD_NAME] = "a name of 1 to 64 letters, digits, `_` and `-`",
+        [FIELD_WORD] = "one of ", [FIELD_INTEGER] = "a whole number", [FIELD_NUMBER] = "a number", [FIELD_BOOLEAN] = "`true` or `false`",
+        [FIELD_CHOICE] = "one of ", [FIELD_BYTES] = "a size with its unit, such as 80GB or 8GiB",
+        [FIELD_DURATION] = "a time with its unit, such as 30m or 1h30m", [FIELD_SHARE] = "a share, such as 90% or 0.9",
+        [FIELD_STRINGS] = "a list of strings", [FIELD_PAIRS] = "a map of names to strings", [FIELD_SPLIT] = "a list of three numbers",
+        [FIELD_LOSSES] = "a list of {type: …, coefficient: …}", [FIELD_PLAN] = "a map"};
+    text_add(out, words[field->type]);
+    for (size_t i = 0; field->choices && field->choices[i]; i++)
+        text_addf(out, "%s`%s`", i ? ", " : "", field->choices[i]);
+    if (field->type == FIELD_INTEGER || field->type == FIELD_NUMBER)
+        add_range(out, field);
+}

@@ -1,0 +1,84 @@
+// What stands between a good spec and a run: keys that this build cannot run yet, and inputs that are not there.
+#include "schema/spec/load.h"
+#include "schema/base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void append(struct json *list, const struct field *field, const struct problem *problem)
+{
+    struct text text;
+    text_init(&text, 8192);
+    problem_show(&text, problem);
+    struct json *item = problem_json(problem);
+    js_set(item, "key", js_string(field->path));
+    js_set(item, "text", js_string(text.at));
+    js_append(list, item);
+    text_release(&text);
+}
+
+// The place that made the value what it is: of an executor that follows from a `slurm:` section, that section.
+static struct problem place_of(const struct check *check, const struct field *field)
+{
+    if (strcmp(field->path, "executor") == 0 && !check->states[field_index(field)].key)
+        return check_place(check, field_find("slurm"));
+    return check_place(check, field);
+}
+
+struct json *list_unsupported(const struct check *check)
+{
+    struct json *list = js_array();
+    struct spec defaults;
+    spec_init(&defaults);
+    struct text message;
+    text_init(&message, 1024);
+    for (size_t i = 0; i < spec_fields_count; i++) {
+        const struct field *field = &spec_fields[i];
+        text_clear(&message);
+        if (check->states[i].bad)
+            continue;
+        bool planned = field->type == FIELD_PLAN && check->states[i].key;
+        if (planned)
+            text_addf(&message, "%s: this build cannot %s yet", field->path, field->cannot);
+        if (!planned && !field_refused(&message, field, check->spec, &defaults))
+            continue;
+        struct problem problem = place_of(check, field);
+        problem.message = message.at;
+        append(list, field, &problem);
+    }
+    text_release(&message);
+    spec_release(&defaults);
+    return list;
+}
+
+static void expect_file(struct check *check, struct json *list, const char *key, const char *path, const char *ending)
+{
+    const struct field *field = field_find(key);
+    if (!path || check->states[field_index(field)].bad)
+        return;
+    char *whole = string_format("%s%s", path, ending);
+    if (!file_exists(whole)) {
+        struct problem problem = check_place(check, field);
+        problem.message = string_format("`%s`: %s is not there", key, whole);
+        append(list, field, &problem);
+        check_at(check, key, true, "%s (needed to run, not to validate)", problem.message);
+        free(problem.message);
+    }
+    free(whole);
+}
+
+struct json *list_missing(struct check *check)
+{
+    const struct spec *spec = check->spec;
+    struct json *list = js_array();
+    expect_file(check, list, "data.text", spec->data.text, "");
+    expect_file(check, list, "data.prefix", spec->data.prefix, ".bin");
+    expect_file(check, list, "data.prefix", spec->data.prefix, ".idx");
+    expect_file(check, list, "data.manifest", spec->data.manifest, "");
+    if (spec->data.tokenizer && strcmp(spec->data.tokenizer, "byte") != 0)
+        expect_file(check, list, "data.tokenizer", spec->data.tokenizer, "");
+    expect_file(check, list, "image.path", spec->image.path, "");
+    expect_file(check, list, "code.path", spec->code.path, "");
+    expect_file(check, list, "model.from.path", spec->model.from.path, "");
+    return list;
+}

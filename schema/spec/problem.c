@@ -1,0 +1,160 @@
+#include "schema/spec/problem.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_SHOWN = 120 }; // characters of a source line
+
+void problems_release(struct problems *problems)
+{
+    for (size_t i = 0; i < problems->count; i++)
+        free(problems->items[i].message);
+    free(problems->items);
+    *problems = (struct problems){0};
+}
+
+static bool same_place(const struct problem *a, const struct problem *b)
+{
+    return a->source == b->source && a->line == b->line && a->column == b->column && a->warning == b->warning;
+}
+
+static void take(struct problems *problems, struct problem fresh)
+{
+    for (size_t i = 0; i < problems->count; i++) {
+        if (same_place(&problems->items[i], &fresh) && strcmp(problems->items[i].message, fresh.message) == 0) {
+            free(fresh.message);
+            return;
+        }
+    }
+    if (problems->count == PROBLEMS_MAX) {
+        problems->dropped++;
+        free(fresh.message);
+        return;
+    }
+    if (!problems->items)
+        problems->items = allocate(PROBLEMS_MAX, sizeof *problems->items);
+    problems->items[problems->count++] = fresh;
+}
+
+// A sentence is one line whatever the user's bytes are: control characters in it become '?'.
+static char *sentence(const char *format, va_list args)
+{
+    char *message = NULL;
+    if (vasprintf(&message, format, args) < 0)
+        abort();
+    for (char *at = message; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7F)
+            *at = '?';
+    return message;
+}
+
+void problem_add(struct problems *problems, const struct source *source, size_t line, size_t column, bool warning, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    take(problems, (struct problem){source, line, column, warning, sentence(format, args)});
+    va_end(args);
+}
+
+void problem_at(struct problems *problems, const struct node *node, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    take(problems, (struct problem){node->source, node->line, node->column, false, sentence(format, args)});
+    va_end(args);
+}
+
+size_t problems_errors(const struct problems *problems)
+{
+    size_t errors = problems->dropped;
+    for (size_t i = 0; i < problems->count; i++)
+        errors += !problems->items[i].warning;
+    return errors;
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const struct problem *a = left, *b = right;
+    if (a->source != b->source)
+        return a->source->order < b->source->order ? -1 : 1;
+    if (a->line != b->line)
+        return a->line < b->line ? -1 : 1;
+    if (a->column != b->column)
+        return a->column < b->column ? -1 : 1;
+    return strcmp(a->message, b->message);
+}
+
+void problems_sort(struct problems *problems)
+{
+    if (problems->count)
+        qsort(problems->items, problems->count, sizeof *problems->items, by_place);
+}
+
+static bool starts_character(char byte)
+{
+    return ((unsigned char)byte & 0xC0) != 0x80;
+}
+
+// The line and under it a caret at the column (in characters). Of a long line only the neighbourhood is shown.
+static void show_line(struct text *out, const struct problem *problem)
+{
+    const char *at = problem->source->bytes.at, *end = at + problem->source->bytes.length;
+    for (size_t line = 1; line < problem->line && at < end; line++) {
+        const char *feed = memchr(at, '\n', (size_t)(end - at));
+        at = feed ? feed + 1 : end;
+    }
+    size_t first = problem->column > LINE_SHOWN * 2 / 3 ? problem->column - LINE_SHOWN / 2 : 1;
+    char number[24] = "";
+    if (!problem->source->option)
+        snprintf(number, sizeof number, "%zu", problem->line);
+    text_addf(out, "%6s | %s", number, first > 1 ? "…" : "");
+    struct text caret;
+    text_init(&caret, 4096);
+    text_addf(&caret, "%6s | %s", "", first > 1 ? " " : "");
+    size_t column = 0;
+    for (; at < end && *at != '\n' && *at != '\r' && column < first + LINE_SHOWN; at++) {
+        column += starts_character(*at);
+        if (column < first)
+            continue;
+        bool control = ((unsigned char)*at < 0x20 && *at != '\t') || *at == 0x7F;
+        text_add_bytes(out, control ? "?" : at, 1);
+        if (column < problem->column && starts_character(*at))
+            text_add_bytes(&caret, *at == '\t' ? "\t" : " ", 1);
+    }
+    for (column++; column < problem->column && column < first + LINE_SHOWN; column++)
+        text_add(&caret, " ");
+    text_addf(out, "\n%s^\n", caret.at);
+    text_release(&caret);
+}
+
+void problem_show(struct text *out, const struct problem *problem)
+{
+    const struct source *source = problem->source;
+    const char *kind = problem->warning ? "warning: " : "";
+    if (source->json)
+        text_addf(out, "%s%s\n", kind, problem->message);
+    else if (source->option)
+        text_addf(out, "--set %s: %s%s\n", source->path, kind, problem->message);
+    else if (problem->line)
+        text_addf(out, "%s:%zu:%zu: %s%s\n", source->path, problem->line, problem->column, kind, problem->message);
+    else
+        text_addf(out, "%s: %s%s\n", source->path, kind, problem->message);
+    if (problem->line && !source->json)
+        show_line(out, problem);
+}
+
+struct json *problem_json(const struct problem *problem)
+{
+    struct json *item = js_object();
+    if (problem->source->option)
+        js_set(item, "option", js_string(problem->source->path));
+    else
+        js_set(item, "file", js_string(problem->source->path));
+    js_set(item, "line", js_integer((int64_t)problem->line));
+    js_set(item, "column", js_integer((int64_t)problem->column));
+    js_set(item, "message", js_string(problem->message));
+    return item;
+}
