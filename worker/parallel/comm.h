@@ -29,3 +29,4 @@ struct comm *comm_self(void);
 struct comm *comm_world(void);
 void comm_finish(struct comm *world);                     // orderly end (MPI_Finalize)
 _Noreturn void comm_abort(struct comm *world, int code);  // ends all ranks at once
+const char *comm_library(void);                           // name and version of the MPI library, one line

@@ -173,3 +173,13 @@ _Noreturn void comm_abort(struct comm *world, int code)
         MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);
 }
+
+const char *comm_library(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    if (!text[0])
+        CHECK(MPI_Get_library_version(text, &length)); // may be asked before MPI_Init
+    text[strcspn(text, "\n")] = 0;
+    return text;
+}

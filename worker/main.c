@@ -1,0 +1,70 @@
+// switchyard-worker: what runs on compute nodes, under mpirun or srun, or by hand. The commands are in worker/train/train.h.
+#include "schema/record/layout.h"
+#include "worker/parallel/comm.h"
+#include "worker/train/train.h"
+#include "worker/train/version.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char usage[] =
+    "usage: switchyard-worker COMMAND …\n"
+    "  train RUN_DIR               train as RUN_DIR/run.json says; under mpirun -n N for several ranks\n"
+    "  tokenize RUN_DIR            turn a text into a dataset as RUN_DIR/run.json says\n"
+    "  inspect [--json] PATH       the tensors of a checkpoint directory, or the parameters of a run directory\n"
+    "  --version [--json]          version, MPI library, instruction set, build\n"
+    "  --help                      this text\n"
+    "exit codes: 0 done, 1 failed, 2 bad usage, run.json or data, 75 stopped after saving (start it again to continue)\n";
+
+static int wrong(const char *what)
+{
+    fprintf(stderr, "switchyard-worker: %s\n%s", what, usage);
+    return EXIT_BAD_INPUT;
+}
+
+static int train_command(const char *run_directory)
+{
+    struct comm *world = comm_world();
+    int code = train_run(world, run_directory);
+    comm_finish(world);
+    return code;
+}
+
+static int inspect_command(const char *path, bool as_json)
+{
+    char run_file[4096];
+    struct stat info;
+    snprintf(run_file, sizeof run_file, "%s/%s", path, RUN_FILE);
+    return stat(run_file, &info) == 0 ? inspect_run(path, as_json) : inspect_checkpoint(path, as_json);
+}
+
+int main(int argc, char **argv)
+{
+    const char *words[2] = {NULL, NULL};
+    int count = 0;
+    bool as_json = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            as_json = true;
+        else if (count < 2)
+            words[count++] = argv[i];
+        else
+            return wrong("too many words");
+    }
+    if (count == 1 && strcmp(words[0], "--help") == 0) {
+        fputs(usage, stdout);
+        return EXIT_DONE;
+    }
+    if (count == 1 && strcmp(words[0], "--version") == 0)
+        return version_print(as_json);
+    if (count != 2)
+        return wrong("expected a command and a directory");
+    if (strcmp(words[0], "train") == 0)
+        return train_command(words[1]);
+    if (strcmp(words[0], "tokenize") == 0)
+        return tokenize_run(words[1]);
+    if (strcmp(words[0], "inspect") == 0)
+        return inspect_command(words[1], as_json);
+    return wrong("no such command");
+}

@@ -1,0 +1,105 @@
+#include "worker/train/batch.h"
+#include "schema/base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t validation_samples(const struct spec *spec)
+{
+    return spec->training.validation.interval > 0 ? spec->training.validation.iterations * spec->training.global_batch_size : 0;
+}
+
+int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err)
+{
+    const struct spec *spec = &job->spec;
+    const int64_t B = spec->training.global_batch_size, S = spec->data.sequence_length;
+    *batches = (struct batches){.spec = spec, .data_rank = data_rank, .data_size = data_size};
+    batches->micro_batches = B / (spec->training.micro_batch_size * data_size);
+    batches->row = allocate((size_t)S + 1, sizeof *batches->row);
+    if (blend_open(&batches->train, job->parts, job->part_count, SPLIT_TRAIN, spec->data.split, S, spec->training.iterations * B,
+            spec->training.seed, err) != 0)
+        return -1;
+    if (blend_count(batches->train) < spec->training.iterations * B)
+        return error_set(err, "the data holds %lld samples in one epoch; %lld are needed, and pairs without weights are read once",
+            (long long)blend_count(batches->train), (long long)(spec->training.iterations * B));
+    int64_t wanted = validation_samples(spec);
+    if (wanted > 0 && blend_open(&batches->valid, job->parts, job->part_count, SPLIT_VALID, spec->data.split, S, wanted, spec->training.seed,
+                          err) != 0)
+        return -1;
+    return 0;
+}
+
+void batches_release(struct batches *batches)
+{
+    blend_close(batches->train);
+    blend_close(batches->valid);
+    free(batches->row);
+}
+
+static int split_row(const struct batches *batches, int64_t position, int32_t *tokens, int32_t *targets, struct error *err)
+{
+    const struct spec *spec = batches->spec;
+    const int64_t S = spec->data.sequence_length;
+    for (int64_t i = 0; i <= S; i++)
+        if (batches->row[i] < 0 || batches->row[i] >= spec->model.vocab_size)
+            return error_set(err, "sample %lld of the data holds token %d, but the vocabulary has %lld (model.vocab_size)", (long long)position,
+                batches->row[i], (long long)spec->model.vocab_size);
+    memcpy(tokens, batches->row, (size_t)S * sizeof *tokens);
+    memcpy(targets, batches->row + 1, (size_t)S * sizeof *targets);
+    if (spec->data.eod_mask_loss)
+        for (int64_t i = 0; i < S; i++)
+            if (tokens[i] == BYTE_TOKEN_EOD)
+                targets[i] = -1; // what follows the end of a document is another's beginning: not to be learnt
+    return 0;
+}
+
+int batches_read(const struct batches *batches, bool validation, int64_t step, int64_t micro_batch, int32_t *tokens, int32_t *targets,
+    struct error *err)
+{
+    const struct spec *spec = batches->spec;
+    const int64_t mbs = spec->training.micro_batch_size, S = spec->data.sequence_length;
+    int64_t first = (step - 1) * spec->training.global_batch_size + (micro_batch * batches->data_size + batches->data_rank) * mbs;
+    for (int64_t b = 0; b < mbs; b++) {
+        blend_read(validation ? batches->valid : batches->train, first + b, batches->row);
+        if (split_row(batches, first + b, tokens + b * S, targets + b * S, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+void batches_hash(const struct batches *batches, int64_t step, char hex[HASH_HEX])
+{
+    const int64_t B = batches->spec->training.global_batch_size, S = batches->spec->data.sequence_length;
+    struct hash *hash = hash_new();
+    for (int64_t b = 0; b < B; b++) {
+        blend_read(batches->train, (step - 1) * B + b, batches->row);
+        hash_add(hash, batches->row, ((size_t)S + 1) * sizeof *batches->row);
+    }
+    hash_end(hash, hex);
+}
+
+struct json *batches_identity(const struct job *job, struct error *err)
+{
+    const struct spec *spec = &job->spec;
+    struct hash *hash = hash_new();
+    char hex[HASH_HEX];
+    int status = 0;
+    for (size_t i = 0; i < job->part_count && status == 0; i++) {
+        status = indexed_fingerprint(hex, job->parts[i].prefix, err);
+        hash_add(hash, hex, HASH_HEX - 1);
+        hash_add(hash, &job->parts[i].weight, sizeof job->parts[i].weight);
+    }
+    hash_end(hash, hex);
+    if (status != 0)
+        return NULL;
+    struct json *identity = js_object(), *split = js_array();
+    for (int i = 0; i < 3; i++)
+        js_append(split, js_real(spec->data.split[i]));
+    js_set(identity, "fingerprint", js_string(hex));
+    js_set(identity, "split", split);
+    js_set(identity, "sequence_length", js_integer(spec->data.sequence_length));
+    js_set(identity, "samples", js_integer(spec->training.iterations * spec->training.global_batch_size));
+    js_set(identity, "global_batch_size", js_integer(spec->training.global_batch_size));
+    js_set(identity, "seed", js_integer(spec->training.seed));
+    return identity;
+}

@@ -1,0 +1,29 @@
+// Which samples a step reads, and which rank reads them. Positions are handed out as Megatron's single sampler does: a step is m chunks
+// of micro-batch · DP consecutive positions, and DP rank r takes the r-th slice of each chunk. So a step's samples, as a set and in
+// their global order, do not depend on the layout.
+#pragma once
+#include "schema/base/hash.h"
+#include "schema/spec/spec.h"
+#include "worker/data/data.h"
+#include "worker/train/job.h"
+
+struct batches {
+    const struct spec *spec;
+    struct blend *train, *valid;   // valid NULL: no validation
+    int64_t data_rank, data_size;  // this rank's place among the data parallel ranks
+    int64_t micro_batches;         // of this rank in a step
+    int32_t *row;                  // S + 1 tokens
+};
+
+int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err);
+void batches_release(struct batches *batches);
+
+// tokens and targets are (B,S). step counts from 1; a validation "step" too. Tokens outside the vocabulary are an error of the data.
+int batches_read(const struct batches *batches, bool validation, int64_t step, int64_t micro_batch, int32_t *tokens, int32_t *targets,
+    struct error *err);
+
+// SHA-256 over the token rows (S + 1 int32 each) of a training step in global sample order.
+void batches_hash(const struct batches *batches, int64_t step, char hex[HASH_HEX]);
+
+// Everything that decides which tokens are read in which order, as one object: compared when a run is resumed.
+struct json *batches_identity(const struct job *job, struct error *err);

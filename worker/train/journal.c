@@ -1,0 +1,137 @@
+#include "worker/train/journal.h"
+#include "schema/base/clock.h"
+#include "schema/record/layout.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SAY_SECONDS = 2 };
+
+int journal_open(struct journal *journal, const struct job *job, struct error *err)
+{
+    *journal = (struct journal){.job = job, .loss_is_finite = true};
+    journal->writer = record_writer_open(job->run_directory, job->attempt, job->project, job->name, job->run_id, err);
+    if (!journal->writer)
+        return -1;
+    return heartbeat_start(&journal->heartbeat, job->run_directory, job->attempt, err);
+}
+
+void journal_close(struct journal *journal)
+{
+    heartbeat_end(journal->heartbeat);
+    record_writer_close(journal->writer);
+    *journal = (struct journal){0};
+}
+
+int journal_start(struct journal *journal, struct json *worker, int64_t resumed, struct error *err)
+{
+    if (!journal->writer) {
+        js_free(worker);
+        return 0;
+    }
+    struct json *members = js_object();
+    js_set(members, "worker", worker);
+    js_set(members, "resumed_from", resumed >= 0 ? js_integer(resumed) : js_null());
+    if (record_other(journal->writer, "start", members, err) != 0)
+        return -1;
+    if (resumed < 0)
+        return 0;
+    char *text = string_format("continuing after step %lld from its checkpoint", (long long)resumed);
+    int status = record_event(journal->writer, resumed, "resumed", text, err);
+    free(text);
+    return status;
+}
+
+static int note_loss(struct journal *journal, int64_t step, double loss, struct error *err)
+{
+    bool was = journal->loss_is_finite;
+    journal->loss_is_finite = isfinite(loss);
+    if (!was || journal->loss_is_finite)
+        return 0;
+    char *text = string_format("the loss of step %lld is %s; training goes on", (long long)step, isnan(loss) ? "NaN" : "infinite");
+    int status = record_event(journal->writer, step, "non_finite_loss", text, err);
+    if (status == 0)
+        status = record_alert(journal->writer, step, "error", "non-finite loss", text, err);
+    fprintf(stderr, "step %lld: %s\n", (long long)step, text);
+    free(text);
+    return status;
+}
+
+// At most one line in two seconds, and the first, the last and every validated step.
+static void say(struct journal *journal, int64_t step, const struct step_result *result)
+{
+    const struct spec *spec = &journal->job->spec;
+    double now = clock_steady();
+    if (journal->first_step == 0) {
+        journal->first_step = step;
+        journal->began = now - result->seconds;
+    } else if (now - journal->said < SAY_SECONDS && step != spec->training.iterations && !result->validated)
+        return;
+    journal->said = now;
+    double each = (now - journal->began) / (double)(step - journal->first_step + 1);
+    int64_t left = (int64_t)(each * (double)(spec->training.iterations - step) + 0.5);
+    double rate = (double)(spec->training.global_batch_size * spec->data.sequence_length) / result->seconds;
+    fprintf(stderr, "step %lld/%lld  loss %.4f", (long long)step, (long long)spec->training.iterations, result->loss);
+    if (result->validated)
+        fprintf(stderr, "  validation %.4f", result->validation_loss);
+    fprintf(stderr, "  %.0f tokens/s  %lld:%02lld left\n", rate, (long long)(left / 60), (long long)(left % 60));
+}
+
+static int record_data(struct journal *journal, int64_t step, const char *samples_hex, struct error *err)
+{
+    struct json *members = js_object();
+    js_set(members, "step", js_integer(step));
+    js_set(members, "samples_sha256", js_string(samples_hex));
+    return record_other(journal->writer, "data", members, err);
+}
+
+int journal_step(struct journal *journal, int64_t step, const struct step_result *result, const char *samples_hex, bool logged, struct error *err)
+{
+    if (!journal->writer)
+        return 0;
+    const struct spec *spec = &journal->job->spec;
+    heartbeat_step_is(journal->heartbeat, step);
+    if (record_data(journal, step, samples_hex, err) != 0)
+        return -1;
+    if (logged && spec_is_moe(spec) && spec->logging.expert_load) {
+        struct json *load = step_expert_load(result, spec);
+        js_set(load, "step", js_integer(step));
+        if (record_other(journal->writer, "expert_load", load, err) != 0)
+            return -1;
+    }
+    if (logged && record_metrics(journal->writer, step, step_metrics(result, spec), err) != 0)
+        return -1;
+    if (note_loss(journal, step, result->loss, err) != 0)
+        return -1;
+    say(journal, step, result);
+    return 0;
+}
+
+int journal_checkpoint(struct journal *journal, int64_t step, int64_t bytes, struct error *err)
+{
+    if (!journal->writer)
+        return 0;
+    struct json *members = js_object();
+    char *directory = run_checkpoint_directory(journal->job->run_directory, step);
+    js_set(members, "step", js_integer(step));
+    js_set(members, "directory", js_string(directory));
+    js_set(members, "bytes", js_integer(bytes));
+    free(directory);
+    return record_other(journal->writer, "checkpoint", members, err);
+}
+
+int journal_event(struct journal *journal, int64_t step, const char *event, const char *text, struct error *err)
+{
+    return journal->writer ? record_event(journal->writer, step, event, text, err) : 0;
+}
+
+void journal_end(struct journal *journal, int code, struct json *members)
+{
+    if (!journal->writer) {
+        js_free(members);
+        return;
+    }
+    js_set(members, "code", js_integer(code));
+    record_other(journal->writer, "end", members, NULL);
+}

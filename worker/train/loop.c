@@ -1,0 +1,171 @@
+#include "worker/train/loop.h"
+#include "schema/base/clock.h"
+#include "schema/record/layout.h"
+#include "schema/shape/lr.h"
+#include "schema/shape/schedule.h"
+#include "worker/parallel/reduce.h"
+#include "worker/train/stop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct training_state training_state_of(struct trainer *trainer)
+{
+    return (struct training_state){.job = &trainer->job, .model = trainer->model, .optimizer = &trainer->optimizer, .world = trainer->world,
+        .step = trainer->step, .identity = trainer->identity};
+}
+
+// Bad tokens show on one rank, in the middle of a step: the others wait in an exchange, so the whole job ends here.
+static void read_batch(struct trainer *trainer, bool validation, int64_t step, int64_t micro_batch)
+{
+    struct error err = {0};
+    if (batches_read(&trainer->batches, validation, step, micro_batch, trainer->tokens, trainer->targets, &err) == 0)
+        return;
+    fprintf(stderr, "switchyard-worker: rank %lld: %s\n", (long long)trainer->world->rank, err.text);
+    journal_event(&trainer->journal, step, "failed", err.text, NULL);
+    comm_abort(trainer->world, EXIT_BAD_INPUT);
+}
+
+// The mean over data parallel ranks, added in rank order.
+static double mean_over_ranks(const struct trainer *trainer, double value)
+{
+    all_reduce_doubles(trainer->parallel.dp, &value, 1);
+    return value / (double)trainer->parallel.dp->size;
+}
+
+// The pipeline schedule of this rank, executed. Returns the mean loss of its micro batches.
+static double forward_backward(struct trainer *trainer)
+{
+    const int64_t m = trainer->batches.micro_batches;
+    struct schedule schedule;
+    double loss = 0;
+    schedule_init(&schedule, m, trainer->parallel.layout.pp, 0, 1, 0);
+    for (size_t i = 0; i < schedule.count; i++) {
+        const struct schedule_item *item = &schedule.items[i];
+        if (item->backward) {
+            model_backward(trainer->model);
+            continue;
+        }
+        read_batch(trainer, false, trainer->step, item->micro_batch);
+        loss += model_forward(trainer->model, trainer->tokens, trainer->targets, true, 1.0 / (double)m);
+    }
+    schedule_release(&schedule);
+    return loss / (double)m;
+}
+
+static void run_step(struct trainer *trainer)
+{
+    struct step_result *result = &trainer->result;
+    const struct spec *spec = &trainer->job.spec;
+    struct model *model = trainer->model;
+    int64_t bytes = trainer->parallel.ep->alltoall_bytes;
+    double began = clock_steady();
+    trainer->step++;
+    model_zero_gradients(model);
+    model_statistics_reset(model);
+    double loss = forward_backward(trainer);
+    model_reduce_gradients(model);
+    result->gradient_norm = model_gradient_norm(model, &result->gradient_zeros);
+    optimizer_step(&trainer->optimizer, model, result->gradient_norm, trainer->step);
+    result->loss = mean_over_ranks(trainer, loss);
+    if (spec_is_moe(spec))
+        model_statistics_global(model, result->counts, result->balance);
+    result->learning_rate = learning_rate(spec, trainer->step);
+    result->tokens = trainer->step * spec->training.global_batch_size * spec->data.sequence_length;
+    result->seconds = clock_steady() - began;
+    trainer->alltoall_bytes += trainer->parallel.ep->alltoall_bytes - bytes;
+    trainer->steps_run++;
+}
+
+// The same samples each time: the first of the validation split's order.
+static double validate(struct trainer *trainer)
+{
+    const int64_t steps = trainer->job.spec.training.validation.iterations, m = trainer->batches.micro_batches;
+    double loss = 0;
+    for (int64_t step = 1; step <= steps; step++)
+        for (int64_t micro_batch = 0; micro_batch < m; micro_batch++) {
+            read_batch(trainer, true, step, micro_batch);
+            loss += model_forward(trainer->model, trainer->tokens, trainer->targets, false, 0);
+        }
+    return mean_over_ranks(trainer, loss / (double)(steps * m));
+}
+
+struct news { // what ranks tell each other after a step
+    double memory_mb;
+    int64_t stop;
+};
+
+// Gathers the highest memory and every wish to stop: all ranks get the same answer.
+static bool exchange_news(struct trainer *trainer)
+{
+    struct comm *world = trainer->world;
+    struct news mine = {peak_memory_bytes() / 1e6, stop_wished(world->rank == 0 ? trainer->job.run_directory : NULL)};
+    struct news *all = allocate((size_t)world->size, sizeof *all);
+    world->ops->allgather(world, all, &mine, sizeof mine);
+    bool stop = false;
+    trainer->result.memory_mb = 0;
+    for (int64_t r = 0; r < world->size; r++) {
+        stop = stop || all[r].stop;
+        if (all[r].memory_mb > trainer->result.memory_mb)
+            trainer->result.memory_mb = all[r].memory_mb;
+    }
+    free(all);
+    return stop;
+}
+
+static bool is_due(int64_t interval, int64_t step)
+{
+    return interval > 0 && step % interval == 0;
+}
+
+static int record_step(struct trainer *trainer, struct error *err)
+{
+    const struct spec *spec = &trainer->job.spec;
+    bool last = trainer->step == spec->training.iterations;
+    bool logged = last || trainer->result.validated || trainer->step == 1 || is_due(spec->logging.interval, trainer->step);
+    char hex[HASH_HEX] = "";
+    if (trainer->world->rank == 0)
+        batches_hash(&trainer->batches, trainer->step, hex);
+    return journal_step(&trainer->journal, trainer->step, &trainer->result, hex, logged, err);
+}
+
+static int save(struct trainer *trainer, struct error *err)
+{
+    struct training_state state = training_state_of(trainer);
+    int64_t bytes;
+    if (checkpoint_save(&state, &bytes, err) != 0)
+        return -1;
+    return agree(trainer->world, bytes > 0 ? journal_checkpoint(&trainer->journal, trainer->step, bytes, err) : 0, err);
+}
+
+static int finish_step(struct trainer *trainer, bool *stop, struct error *err)
+{
+    const struct spec *spec = &trainer->job.spec;
+    int64_t iterations = spec->training.iterations;
+    bool last = trainer->step == iterations;
+    trainer->result.validated = trainer->batches.valid && (last || is_due(spec->training.validation.interval, trainer->step));
+    if (trainer->result.validated)
+        trainer->result.validation_loss = validate(trainer);
+    *stop = exchange_news(trainer) && !last;
+    if (agree(trainer->world, record_step(trainer, err), err) != 0)
+        return -1;
+    if (*stop || is_due(spec->checkpoint.interval, trainer->step) || (last && spec->checkpoint.interval > 0))
+        return save(trainer, err);
+    return 0;
+}
+
+int train_loop(struct trainer *trainer, struct error *err)
+{
+    bool stop = false;
+    while (trainer->step < trainer->job.spec.training.iterations && !stop) {
+        run_step(trainer);
+        if (finish_step(trainer, &stop, err) != 0)
+            return EXIT_FAILED;
+    }
+    if (!stop)
+        return EXIT_DONE;
+    char *text = string_format("stopped after step %lld; a checkpoint holds it", (long long)trainer->step);
+    int status = agree(trainer->world, journal_event(&trainer->journal, trainer->step, "stopped", text, err), err);
+    free(text);
+    return status == 0 ? EXIT_STOPPED : EXIT_FAILED;
+}

@@ -1,0 +1,28 @@
+// The train loop and what it holds.
+#pragma once
+#include "worker/train/batch.h"
+#include "worker/train/checkpoint.h"
+#include "worker/train/journal.h"
+
+struct trainer {
+    struct comm *world;             // lent
+    struct job job;
+    const struct device *device;
+    int threads;
+    struct parallel parallel;
+    struct batches batches;
+    struct json *identity;          // of the data; rank 0 only
+    struct model *model;
+    struct optimizer optimizer;
+    struct journal journal;         // closed except on rank 0
+    int32_t *tokens, *targets;      // (B,S) of one micro batch
+    struct step_result result;      // of the last step
+    int64_t step;                   // updates done
+    int64_t steps_run;              // in this attempt
+    int64_t alltoall_bytes;         // of training steps in this attempt, this rank
+};
+
+struct training_state training_state_of(struct trainer *trainer);
+
+// Trains to the last iteration, or until a stop is wished. Returns the exit code; err says why it is not 0 or 75. Collective.
+int train_loop(struct trainer *trainer, struct error *err);

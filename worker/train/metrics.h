@@ -1,0 +1,27 @@
+// What a step measured, and its form as a record. Measured values (their names end in _ms, _per_second, _mb, or are tflops) differ from
+// run to run; all others are the same bits when the run is.
+#pragma once
+#include "schema/base/json.h"
+#include "worker/model/model.h"
+
+struct step_result {
+    double loss;             // cross-entropy alone, mean over micro batches and data parallel ranks
+    double validation_loss;
+    bool validated;
+    double gradient_norm;    // before clipping
+    int64_t gradient_zeros;
+    double learning_rate;    // the one used
+    double seconds;          // of the step on rank 0, validation and checkpoints left out
+    double memory_mb;        // highest resident size so far, MB (10^6 bytes), of the rank that has most
+    int64_t tokens;          // seen so far, this step included
+    int64_t *counts;         // (layers, E) tokens that chose each expert, all ranks; NULL for a dense model
+    double *balance;         // (layers) balance loss without coefficient, mean over micro batches and ranks
+};
+
+void step_result_init(struct step_result *result, const struct spec *spec);
+void step_result_release(struct step_result *result);
+
+struct json *step_metrics(const struct step_result *result, const struct spec *spec);   // Trackio's metrics object
+struct json *step_expert_load(const struct step_result *result, const struct spec *spec); // members of an expert_load record
+bool layer_has_experts(const struct spec *spec, int64_t layer);
+double peak_memory_bytes(void); // VmHWM of this process

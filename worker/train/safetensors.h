@@ -1,0 +1,42 @@
+// The safetensors format: u64 little-endian length of a JSON header, the header (padded by blanks to a multiple of 8), then the tensors'
+// bytes without gaps. A header entry is name: {"dtype", "shape", "data_offsets": [begin, end]}.
+//
+// Reading takes a directory's files of one kind (model*.safetensors, optimizer*.safetensors) as one set, so a checkpoint may be cut into
+// files in any way, Hugging Face's included. Headers are checked against the file's size before any tensor is believed.
+#pragma once
+#include "schema/base/error.h"
+#include "schema/base/hash.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tensor_entry {   // to be written
+    char name[128];
+    int64_t shape[2];
+    int dimensions;     // 1 or 2
+    const void *source; // for fetch
+};
+
+// Writes F32 tensors into a new file and flushes it to the disk. fetch copies a tensor's floats to host memory. bytes and hex: of the file.
+int safetensors_write(const char *path, const struct tensor_entry *entries, size_t count,
+    void (*fetch)(void *context, float *host, const struct tensor_entry *entry), void *context, int64_t *bytes, char hex[HASH_HEX],
+    struct error *err);
+
+struct tensor_set;
+struct tensor_info {
+    char dtype[8];      // "F32", "F64", "BF16", "F16"
+    int64_t shape[2];   // a vector has shape {count, 1} and dimensions 1
+    int dimensions;
+    int64_t elements;
+    const char *file;   // lent
+    int64_t at, bytes;  // within the file
+    int descriptor;
+};
+
+int tensor_set_open(struct tensor_set **set, const char *directory, const char *kind, struct error *err); // kind "model" or "optimizer"
+void tensor_set_close(struct tensor_set *set);
+bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info);
+// Converts from the stored dtype. out holds info->elements floats.
+int tensor_read(const struct tensor_info *info, float *out, struct error *err);
+// Walks all tensors, file by file, in the order of their headers.
+void tensor_set_walk(const struct tensor_set *set, void (*take)(void *context, const char *name, const struct tensor_info *info), void *context);

@@ -1,0 +1,223 @@
+#include "schema/base/file.h"
+#include "schema/base/json.h"
+#include "worker/train/safetensors.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HEADER_MAX = 100 << 20, FILES_MAX = 65536, READ_FLOATS = 1 << 16 };
+
+struct tensor_file {
+    char *path;
+    int descriptor;
+    int64_t data;         // where the tensors' bytes begin
+    struct json *header;
+};
+
+struct tensor_set {
+    struct tensor_file *files;
+    size_t count;
+};
+
+static int64_t dtype_bytes(const char *dtype)
+{
+    static const struct { const char *name; int64_t bytes; } known[] = {{"F32", 4}, {"F64", 8}, {"BF16", 2}, {"F16", 2}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (dtype && strcmp(known[i].name, dtype) == 0)
+            return known[i].bytes;
+    return 0;
+}
+
+static int read_at(const struct tensor_file *file, void *out, size_t count, int64_t at, struct error *err)
+{
+    for (size_t done = 0; done < count;) {
+        ssize_t got = pread(file->descriptor, (char *)out + done, count - done, at + (int64_t)done);
+        if (got < 0)
+            return error_errno(err, "%s", file->path);
+        if (got == 0)
+            return error_set(err, "%s: truncated", file->path);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+// Fills info from a header entry; false if the entry is not one of ours to read or does not fit the file.
+static bool parse_entry(const struct tensor_file *file, const struct json *entry, int64_t file_bytes, struct tensor_info *info)
+{
+    const struct json *shape = js_get(entry, "shape"), *offsets = js_get(entry, "data_offsets");
+    const char *dtype = js_string_of(js_get(entry, "dtype"), NULL);
+    int64_t size = dtype_bytes(dtype), begin = js_integer_of(js_at(offsets, 0), -1), end = js_integer_of(js_at(offsets, 1), -1);
+    size_t dimensions = js_count(shape);
+    if (!size || js_count(offsets) != 2 || dimensions < 1 || dimensions > 2)
+        return false;
+    *info = (struct tensor_info){.shape = {1, 1}, .elements = 1, .dimensions = (int)dimensions, .file = file->path, .descriptor = file->descriptor};
+    for (size_t d = 0; d < dimensions; d++) {
+        info->shape[d] = js_integer_of(js_at(shape, d), -1);
+        if (info->shape[d] < 1 || info->shape[d] > file_bytes / info->elements)
+            return false;
+        info->elements *= info->shape[d];
+    }
+    strcpy(info->dtype, dtype);
+    info->at = file->data + begin;
+    info->bytes = end - begin;
+    return begin >= 0 && end >= begin && file->data + end <= file_bytes && info->bytes == info->elements * size;
+}
+
+static int open_file(struct tensor_file *file, char *path, struct error *err)
+{
+    *file = (struct tensor_file){.path = path, .descriptor = open(path, O_RDONLY | O_CLOEXEC)};
+    if (file->descriptor < 0)
+        return error_errno(err, "%s", path);
+    int64_t bytes = file_size(path);
+    uint64_t length;
+    if (bytes < 8)
+        return error_set(err, "%s: truncated: no safetensors header", path);
+    if (read_at(file, &length, sizeof length, 0, err) != 0)
+        return -1;
+    if (length > HEADER_MAX || (int64_t)length > bytes - 8)
+        return error_set(err, "%s: not safetensors, or truncated: a header of %llu bytes in a file of %lld", path, (unsigned long long)length,
+            (long long)bytes);
+    char *text = allocate(length + 1, 1);
+    if (read_at(file, text, length, 8, err) == 0)
+        file->header = js_parse(text, length, err);
+    free(text);
+    if (!file->header)
+        return error_context(err, "%s", path);
+    file->data = 8 + (int64_t)length;
+    for (void *i = js_first(file->header); i; i = js_next(file->header, i)) {
+        struct tensor_info info;
+        if (strcmp(js_key(i), "__metadata__") != 0 && !parse_entry(file, js_value(i), bytes, &info))
+            return error_set(err, "%s: tensor %s has a dtype or shape that this build cannot read, or does not fit the file", path, js_key(i));
+    }
+    return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// The names of a directory's files of that kind, sorted.
+static char **list_files(const char *directory, const char *kind, size_t *count, struct error *err)
+{
+    DIR *listing = opendir(directory);
+    *count = 0;
+    if (!listing) {
+        error_errno(err, "%s", directory);
+        return NULL;
+    }
+    char **names = allocate(FILES_MAX, sizeof *names);
+    for (struct dirent *entry; (entry = readdir(listing)) && *count < FILES_MAX;) {
+        size_t length = strlen(entry->d_name);
+        if (strncmp(entry->d_name, kind, strlen(kind)) == 0 && length > 12 && strcmp(entry->d_name + length - 12, ".safetensors") == 0)
+            names[(*count)++] = path_join(directory, entry->d_name);
+    }
+    closedir(listing);
+    qsort(names, *count, sizeof *names, compare_names);
+    if (*count == 0)
+        error_set(err, "%s: no %s*.safetensors in it", directory, kind);
+    return names;
+}
+
+int tensor_set_open(struct tensor_set **result, const char *directory, const char *kind, struct error *err)
+{
+    size_t count;
+    *result = NULL;
+    char **names = list_files(directory, kind, &count, err);
+    if (!names)
+        return -1;
+    struct tensor_set *set = allocate(1, sizeof *set);
+    set->files = allocate(count, sizeof *set->files);
+    int status = count ? 0 : -1;
+    for (size_t i = 0; i < count; i++) {
+        if (status != 0) {
+            free(names[i]);
+            continue;
+        }
+        set->count++;
+        status = open_file(&set->files[i], names[i], err);
+    }
+    free(names);
+    if (status != 0) {
+        tensor_set_close(set);
+        return -1;
+    }
+    *result = set;
+    return 0;
+}
+
+void tensor_set_close(struct tensor_set *set)
+{
+    if (!set)
+        return;
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->files[i].descriptor >= 0)
+            close(set->files[i].descriptor);
+        js_free(set->files[i].header);
+        free(set->files[i].path);
+    }
+    free(set->files);
+    free(set);
+}
+
+bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        const struct json *entry = js_get(set->files[i].header, name);
+        if (entry)
+            return parse_entry(&set->files[i], entry, INT64_MAX, info);
+    }
+    return false;
+}
+
+void tensor_set_walk(const struct tensor_set *set, void (*take)(void *context, const char *name, const struct tensor_info *info), void *context)
+{
+    for (size_t f = 0; f < set->count; f++)
+        for (void *i = js_first(set->files[f].header); i; i = js_next(set->files[f].header, i)) {
+            struct tensor_info info;
+            if (strcmp(js_key(i), "__metadata__") != 0 && parse_entry(&set->files[f], js_value(i), INT64_MAX, &info))
+                take(context, js_key(i), &info);
+        }
+}
+
+static float half_to_float(uint16_t half)
+{
+    int exponent = half >> 10 & 31, mantissa = half & 1023;
+    float magnitude = exponent == 31 ? (mantissa ? __builtin_nanf("") : __builtin_inff())
+        : exponent == 0              ? (float)mantissa * 0x1p-24f
+                                     : __builtin_ldexpf((float)(mantissa + 1024), exponent - 25);
+    return half & 0x8000 ? -magnitude : magnitude;
+}
+
+static float bfloat_to_float(uint16_t value)
+{
+    uint32_t bits = (uint32_t)value << 16;
+    float result;
+    memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+int tensor_read(const struct tensor_info *info, float *out, struct error *err)
+{
+    struct tensor_file file = {.path = (char *)(uintptr_t)info->file, .descriptor = info->descriptor};
+    if (strcmp(info->dtype, "F32") == 0)
+        return read_at(&file, out, (size_t)info->bytes, info->at, err);
+    size_t size = (size_t)dtype_bytes(info->dtype);
+    unsigned char *block = allocate(READ_FLOATS, size);
+    int status = 0;
+    for (int64_t first = 0; first < info->elements && status == 0; first += READ_FLOATS) {
+        size_t count = (size_t)(info->elements - first < READ_FLOATS ? info->elements - first : READ_FLOATS);
+        status = read_at(&file, block, count * size, info->at + first * (int64_t)size, err);
+        for (size_t i = 0; i < count && status == 0; i++) {
+            double wide;
+            uint16_t narrow;
+            memcpy(size == 8 ? (void *)&wide : (void *)&narrow, block + i * size, size);
+            out[first + (int64_t)i] = size == 8 ? (float)wide : info->dtype[0] == 'B' ? bfloat_to_float(narrow) : half_to_float(narrow);
+        }
+    }
+    free(block);
+    return status;
+}

@@ -1,0 +1,208 @@
+// `train RUN_DIR`: from run.json to a trained model. Preparation is a list of stages; after each, all ranks agree whether it went well,
+// so that a fault on one rank is one sentence and one exit code for all, and nobody is left waiting in an exchange.
+#include "worker/train/train.h"
+#include "schema/base/file.h"
+#include "schema/record/layout.h"
+#include "worker/train/loop.h"
+#include "worker/train/stop.h"
+#include "worker/train/version.h"
+#include "worker/parallel/reduce.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Threads of this rank: as the spec says, else its share of the processors that this process may use.
+static int threads_of(const struct spec *spec)
+{
+    if (spec->resources.threads_per_rank > 0)
+        return (int)spec->resources.threads_per_rank;
+    cpu_set_t usable;
+    int processors = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
+    int64_t ranks = spec->resources.ranks_per_node > 0 ? spec->resources.ranks_per_node : 1;
+    return processors / ranks > 1 ? (int)(processors / ranks) : 1;
+}
+
+static int choose_device(struct trainer *trainer, struct error *err)
+{
+    const struct spec *spec = &trainer->job.spec;
+    trainer->threads = threads_of(spec);
+    switch (spec->resources.device) {
+    case DEVICE_REFERENCE:
+        trainer->threads = 1;
+        trainer->device = device_reference();
+        return 0;
+    case DEVICE_AUTO:
+    case DEVICE_CPU:
+        trainer->device = device_cpu(trainer->threads);
+        return 0;
+    case DEVICE_CUDA:
+        break;
+    }
+    return error_set(err, "resources.device: this build cannot train on cuda yet");
+}
+
+static int open_job(struct trainer *trainer, const char *run_directory, struct error *err)
+{
+    if (job_open(&trainer->job, run_directory, "train", err) != 0)
+        return -1;
+    int64_t wanted = spec_world_size(&trainer->job.spec);
+    if (wanted != trainer->world->size)
+        return error_set(err, "run.json is for %lld ranks (nodes * ranks_per_node), but %lld were started", (long long)wanted,
+            (long long)trainer->world->size);
+    return choose_device(trainer, err);
+}
+
+static int open_journal(struct trainer *trainer, struct error *err)
+{
+    int64_t attempt = 0;
+    int status = 0;
+    if (trainer->world->rank == 0) {
+        status = job_claim(&trainer->job, err);
+        if (status == 0)
+            status = journal_open(&trainer->journal, &trainer->job, err);
+        attempt = trainer->job.attempt;
+    }
+    trainer->world->ops->broadcast(trainer->world, &attempt, sizeof attempt, 0);
+    trainer->job.attempt = attempt;
+    return status;
+}
+
+static int open_data(struct trainer *trainer, struct error *err)
+{
+    const struct parallel *parallel = &trainer->parallel;
+    if (batches_open(&trainer->batches, &trainer->job, parallel->dp->rank, parallel->dp->size, err) != 0)
+        return -1;
+    if (trainer->world->rank == 0)
+        trainer->identity = batches_identity(&trainer->job, err);
+    return trainer->world->rank == 0 && !trainer->identity ? -1 : 0;
+}
+
+static int open_model(struct trainer *trainer, struct error *err)
+{
+    const struct spec *spec = &trainer->job.spec;
+    if (model_new(&trainer->model, spec, trainer->device, &trainer->parallel, err) != 0)
+        return -1;
+    optimizer_init(&trainer->optimizer, trainer->model);
+    size_t count = (size_t)(spec->training.micro_batch_size * spec->data.sequence_length);
+    trainer->tokens = allocate(count, sizeof *trainer->tokens);
+    trainer->targets = allocate(count, sizeof *trainer->targets);
+    step_result_init(&trainer->result, spec);
+    return 0;
+}
+
+// A directory that somebody else made (Hugging Face's, say) has no complete.json and is read as it is.
+static int verify_if_ours(const char *directory, struct error *err)
+{
+    char *mark = path_join(directory, COMPLETE_FILE);
+    int status = file_exists(mark) ? checkpoint_verify(directory, err) : 0;
+    free(mark);
+    return status;
+}
+
+// Parameters: this run's own checkpoint first, else those of the run it starts from, else the initial values.
+static int restore(struct trainer *trainer, int64_t *resumed, struct error *err)
+{
+    struct training_state state = training_state_of(trainer);
+    if (checkpoint_resume(&state, resumed, err) != 0)
+        return -1;
+    trainer->step = state.step;
+    if (*resumed >= 0 || !trainer->job.from)
+        return 0;
+    int status = trainer->world->rank == 0 ? verify_if_ours(trainer->job.from, err) : 0;
+    if (status == 0 && checkpoint_weights(trainer->model, trainer->job.from, err) != 0)
+        status = error_context(err, "model.from");
+    return status;
+}
+
+static struct json *worker_json(const struct trainer *trainer)
+{
+    struct json *worker = version_json();
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    js_set(worker, "device", js_string(trainer->device->name));
+    js_set(worker, "isa", js_string(trainer->device->isa));
+    js_set(worker, "threads", js_integer(trainer->threads));
+    js_set(worker, "ranks", js_integer(trainer->world->size));
+    js_set(worker, "host", js_string(host));
+    js_set(worker, "pid", js_integer(getpid()));
+    return worker;
+}
+
+static int prepare(struct trainer *trainer, const char *run_directory, struct error *err)
+{
+    struct comm *world = trainer->world;
+    int64_t resumed = -1;
+    if (agree(world, open_job(trainer, run_directory, err), err) != 0 || agree(world, open_journal(trainer, err), err) != 0 ||
+        agree(world, parallel_init(&trainer->parallel, &trainer->job.spec, world, err), err) != 0 ||
+        agree(world, open_data(trainer, err), err) != 0 || agree(world, open_model(trainer, err), err) != 0 ||
+        agree(world, restore(trainer, &resumed, err), err) != 0)
+        return -1;
+    int status = world->rank == 0 ? journal_start(&trainer->journal, worker_json(trainer), resumed, err) : 0;
+    return agree(world, status, err);
+}
+
+// What the run cost, from what was allocated and counted. Collective.
+static struct json *account(struct trainer *trainer, bool prepared)
+{
+    struct json *members = js_object(), *parameters = js_object();
+    if (!prepared)
+        return members; // some rank has no model: nothing to ask all ranks
+    const struct param_table *table = &trainer->model->table;
+    struct comm *world = trainer->world;
+    int64_t resident[2] = {0}, total;
+    for (size_t i = 0; i < table->count; i++)
+        if (table->items[i].resident)
+            resident[table->items[i].expert >= 0] += (int64_t)param_elements(&table->items[i]);
+    total = resident[1];
+    all_reduce_integers(trainer->parallel.ep, &total, 1);
+    int64_t bytes = trainer->alltoall_bytes, peak = (int64_t)peak_memory_bytes();
+    all_reduce_integers(world, &bytes, 1);
+    all_reduce_integers(world, &peak, 1);
+    js_set(parameters, "total", js_integer(total + resident[0]));
+    js_set(parameters, "active", js_integer(param_count(&trainer->job.spec).active));
+    js_set(parameters, "resident_dense", js_integer(resident[0]));
+    js_set(parameters, "resident_experts", js_integer(resident[1]));
+    // A rank's bytes in one training step, as the mean over ranks and steps: what arrives depends on the routing, its mean does not.
+    js_set(members, "alltoall_bytes_per_step", js_integer(trainer->steps_run ? bytes / (trainer->steps_run * world->size) : 0));
+    js_set(members, "peak_memory_bytes", js_integer(peak)); // all ranks together
+    js_set(members, "expert_bytes", js_integer((int64_t)model_bytes(trainer->model, "experts")));
+    js_set(members, "parameters", parameters);
+    js_set(members, "step", js_integer(trainer->step));
+    return members;
+}
+
+static void release(struct trainer *trainer)
+{
+    step_result_release(&trainer->result);
+    free(trainer->tokens);
+    free(trainer->targets);
+    optimizer_release(&trainer->optimizer);
+    model_free(trainer->model);
+    js_free(trainer->identity);
+    batches_release(&trainer->batches);
+    parallel_release(&trainer->parallel);
+    journal_close(&trainer->journal);
+    job_release(&trainer->job);
+}
+
+int train_run(struct comm *world, const char *run_directory)
+{
+    struct trainer trainer = {.world = world};
+    struct error err = {0};
+    int code = EXIT_BAD_INPUT;
+    stop_catch_signals();
+    bool prepared = prepare(&trainer, run_directory, &err) == 0;
+    if (prepared)
+        code = train_loop(&trainer, &err);
+    if (code != EXIT_DONE && code != EXIT_STOPPED && world->rank == 0) {
+        fprintf(stderr, "switchyard-worker: %s\n", err.text);
+        journal_event(&trainer.journal, trainer.step, "failed", err.text, NULL);
+    }
+    struct json *members = account(&trainer, prepared);
+    journal_end(&trainer.journal, code, members);
+    release(&trainer);
+    return code;
+}
