@@ -15,8 +15,8 @@ int64_t indexed_sequences(const struct indexed *indexed);
 int64_t indexed_length(const struct indexed *indexed, int64_t sequence); // tokens
 // A token that does not fit an int32_t reads as -1.
 void indexed_read(const struct indexed *indexed, int64_t sequence, int64_t first, int64_t count, int32_t *out);
-// Identity of the content: SHA-256 over the .idx file and the length of .bin. A changed dataset changes it unless only tokens were
-// exchanged within unchanged lengths; complete.json holds the hash of .bin for that.
+// Identity of the content: SHA-256 over the .idx file, the length of .bin and its bytes: all of them up to 256 MiB, else 256 blocks of
+// 1 MiB at equal distances, first and last included.
 int indexed_fingerprint(char hex[HASH_HEX], const char *prefix, struct error *err);
 
 // ---- writing a pair: temporary names, renamed into place by finish. Memory: 4 bytes a document ----

@@ -206,15 +206,32 @@ void indexed_read(const struct indexed *indexed, int64_t sequence, int64_t first
         out[i] = token_at(at + i * indexed->token_bytes, indexed->code);
 }
 
+// Adds what identifies the tokens: see data.h.
+static int hash_tokens(struct hash *hash, const char *path, struct error *err)
+{
+    enum { BLOCK = 1 << 20, BLOCKS = 256 };
+    struct mapping bin = {0};
+    if (map_file(&bin, path, err) != 0)
+        return -1;
+    hash_add(hash, &bin.bytes, sizeof bin.bytes);
+    if (bin.bytes <= (int64_t)BLOCK * BLOCKS)
+        hash_add(hash, bin.at, (size_t)bin.bytes);
+    else
+        for (int64_t i = 0; i < BLOCKS; i++)
+            hash_add(hash, bin.at + (bin.bytes - BLOCK) / (BLOCKS - 1) * i + (i == BLOCKS - 1 ? (bin.bytes - BLOCK) % (BLOCKS - 1) : 0), BLOCK);
+    unmap_file(&bin);
+    return 0;
+}
+
 int indexed_fingerprint(char hex[HASH_HEX], const char *prefix, struct error *err)
 {
     char *idx = string_format("%s.idx", prefix), *bin = string_format("%s.bin", prefix);
-    char idx_hex[HASH_HEX];
-    int status = hash_file(idx_hex, idx, err);
+    int status = hash_file(hex, idx, err);
     if (status == 0) {
-        char *both = string_format("%s %lld", idx_hex, (long long)file_size(bin));
-        hash_bytes(hex, both, strlen(both));
-        free(both);
+        struct hash *hash = hash_new();
+        hash_add(hash, hex, HASH_HEX - 1);
+        status = hash_tokens(hash, bin, err);
+        hash_end(hash, hex);
     }
     free(idx);
     free(bin);
