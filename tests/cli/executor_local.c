@@ -1,0 +1,216 @@
+// The local executor with real processes: found by tag, killed by tag and only by tag, identity by pid and start time.
+#include "daemon/exec/executor.h"
+#include "daemon/exec/process.h"
+#include "schema/base/clock.h"
+#include "schema/base/file.h"
+#include "schema/base/hash.h"
+#include "schema/record/record.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct room {
+    char directory[64];
+    char *script;
+    struct local_context local;
+    struct job job;
+};
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, (ms % 1000) * 1000000L}, NULL);
+}
+
+static int setup(void **state)
+{
+    struct room *room = allocate(1, sizeof *room);
+    strcpy(room->directory, "/tmp/switchyard-executor-XXXXXX");
+    assert_non_null(mkdtemp(room->directory));
+    room->script = path_join(room->directory, "job.sh");
+    assert_int_equal(job_script_write(room->script, NULL), 0);
+    room->local.job_script = room->script;
+    room->job.directory = room->directory;
+    random_hex(room->job.tag, 32);
+    *state = room;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct room *room = *state;
+    executor_local()->kill(&room->local, &room->job, NULL);
+    if (room->job.id[0])
+        waitpid(atoi(room->job.id), NULL, WNOHANG);
+    directory_remove(room->directory, NULL);
+    free(room->script);
+    free(room);
+    return 0;
+}
+
+static void submit(struct room *room, const char *const *argv, const char *const *environment)
+{
+    struct error err = {0};
+    room->job.argv = argv;
+    room->job.environment = environment;
+    if (executor_local()->submit(&room->local, &room->job, &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+static enum job_phase phase(struct room *room)
+{
+    assert_int_equal(executor_local()->poll(&room->local, &room->job, 1, NULL), 0);
+    return room->job.phase;
+}
+
+static void wait_for_phase(struct room *room, enum job_phase wanted)
+{
+    for (int i = 0; i < 400 && phase(room) != wanted; i++)
+        pause_ms(25);
+    assert_int_equal(phase(room), wanted);
+}
+
+static char *attempt_text(struct room *room, const char *name)
+{
+    char *path = string_format("%s/attempt-1/%s", room->directory, name);
+    struct text text;
+    text_init(&text, 1 << 20);
+    for (int i = 0; i < 400 && (text.length == 0); i++) {
+        text_clear(&text);
+        if (file_size(path) > 0)
+            file_read(path, &text, NULL);
+        if (text.length == 0)
+            pause_ms(25);
+    }
+    free(path);
+    return text_take(&text);
+}
+
+static void test_runs_to_its_end(void **state)
+{
+    struct room *room = *state;
+    setenv("SLURM_JOB_ID", "7", 1);
+    setenv("SWITCHYARD_TOKEN", "secret", 1);
+    submit(room, (const char *const[]){"env", NULL}, (const char *const[]){"A=$(x) ;y", "PATH_OF_MINE=1", NULL});
+    wait_for_phase(room, JOB_GONE);
+    char *out = attempt_text(room, "stdout.log");
+    char *tag = string_format("SWITCHYARD_TAG=%s\n", room->job.tag);
+    assert_non_null(strstr(out, "A=$(x) ;y\n"));
+    assert_non_null(strstr(out, tag));
+    assert_non_null(strstr(out, "SWITCHYARD_ATTEMPT=1\n"));
+    assert_null(strstr(out, "SLURM_JOB_ID"));
+    assert_null(strstr(out, "secret"));
+    unsetenv("SLURM_JOB_ID");
+    unsetenv("SWITCHYARD_TOKEN");
+    free(tag);
+    free(out);
+}
+
+// job.sh killed: the run is alive as long as one process carries the tag, and is found again by it.
+static void test_found_without_its_leader(void **state)
+{
+    struct room *room = *state;
+    submit(room, (const char *const[]){"sh", "-c", "sleep 300 & echo up; wait", NULL}, NULL);
+    free(attempt_text(room, "stdout.log"));
+    struct job found = {.directory = room->directory};
+    strcpy(found.tag, room->job.tag);
+    assert_int_equal(executor_local()->find(&room->local, &found, NULL), 0);
+    assert_string_equal(found.id, room->job.id);
+    assert_true(found.started == room->job.started);
+    kill(atoi(room->job.id), SIGKILL);
+    pause_ms(100);
+    assert_int_equal(phase(room), JOB_RUNNING);
+    assert_int_equal(executor_local()->find(&room->local, &found, NULL), 0);
+    assert_int_equal(found.phase, JOB_RUNNING);
+    assert_string_not_equal(found.id, room->job.id);
+    assert_int_equal(executor_local()->kill(&room->local, &room->job, NULL), 0);
+    assert_int_equal(phase(room), JOB_GONE);
+    assert_int_equal(executor_local()->find(&room->local, &found, NULL), 0);
+    assert_int_equal(found.phase, JOB_UNKNOWN);
+}
+
+// Processes that start others while they are being killed, and ignore what can be ignored.
+static void test_kill_leaves_nobody(void **state)
+{
+    struct room *room = *state;
+    submit(room, (const char *const[]){"sh", "-c", "trap '' TERM INT USR1; echo up; for i in 1 2 3 4 5 6 7 8; do (trap '' TERM; setsid sleep 300 & sleep 300) & done; wait", NULL}, NULL);
+    free(attempt_text(room, "stdout.log"));
+    assert_int_equal(executor_local()->kill(&room->local, &room->job, NULL), 0);
+    assert_int_equal(phase(room), JOB_GONE);
+}
+
+// The recorded pid belongs to somebody else now: not alive for us, and never signalled.
+static void test_foreign_process_untouched(void **state)
+{
+    struct room *room = *state;
+    pid_t foreign = fork();
+    if (foreign == 0) {
+        execlp("sleep", "sleep", "300", NULL);
+        _exit(127);
+    }
+    pause_ms(100);
+    snprintf(room->job.id, sizeof room->job.id, "%d", (int)foreign);
+    room->job.started = process_started(foreign, NULL);
+    assert_true(room->job.started > 0);
+    assert_int_equal(phase(room), JOB_GONE);
+    assert_int_equal(executor_local()->stop(&room->local, &room->job, NULL), 0);
+    assert_int_equal(executor_local()->kill(&room->local, &room->job, NULL), 0);
+    assert_false(process_signal_tagged(foreign, room->job.tag, SIGKILL));
+    pause_ms(50);
+    assert_true(process_started(foreign, NULL) == room->job.started);
+    kill(foreign, SIGKILL);
+    waitpid(foreign, NULL, 0);
+    room->job.id[0] = 0;
+}
+
+// The stop file for everybody, the signal for who handles it: `sleep` would die of it and must not get it.
+static void test_stop(void **state)
+{
+    struct room *room = *state;
+    submit(room, (const char *const[]){"sh", "-c", "trap 'echo asked; exit 75' USR1; echo up; while :; do sleep 0.05; done", NULL}, NULL);
+    free(attempt_text(room, "stdout.log"));
+    assert_int_equal(executor_local()->stop(&room->local, &room->job, NULL), 0);
+    wait_for_phase(room, JOB_GONE);
+    char *stop = path_join(room->directory, "stop"), *end = string_format("%s/attempt-1/exit.json", room->directory);
+    struct exit_record record;
+    assert_true(file_exists(stop));
+    assert_int_equal(exit_record_read(&record, end, NULL), 0);
+    assert_int_equal(record.code, 75);
+    assert_int_equal(record.signal, 0);
+    free(stop);
+    free(end);
+}
+
+static void test_stop_spares_the_deaf(void **state)
+{
+    struct room *room = *state;
+    submit(room, (const char *const[]){"sh", "-c", "echo up; exec sleep 300", NULL}, NULL);
+    free(attempt_text(room, "stdout.log"));
+    pause_ms(100);
+    assert_int_equal(executor_local()->stop(&room->local, &room->job, NULL), 0);
+    pause_ms(200);
+    assert_int_equal(phase(room), JOB_RUNNING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_runs_to_its_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_found_without_its_leader, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kill_leaves_nobody, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_foreign_process_untouched, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stop_spares_the_deaf, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
