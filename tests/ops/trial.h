@@ -16,6 +16,7 @@ struct trial {
     int32_t *ints[ARRAYS_MAX];
     size_t int_counts[ARRAYS_MAX], int_count;
     double tolerance; // largest |error| over largest |expected| of the array
+    double terms[ARRAYS_MAX]; // size of the terms where a result is their difference: counts as the largest |expected| if larger
     int64_t *host;    // counts of grouped operations
 };
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { THREADS_MAX = 256, WORK_WORTH_A_THREAD = 16384 };
+enum { THREADS_MAX = 256, WORK_WORTH_THREADS = 16384 };
 
 struct cpu cpu;
 
@@ -41,7 +41,7 @@ void *cpu_partials(size_t bytes)
 
 void cpu_run(void (*body)(const void *job, int thread, int threads), const void *job, size_t work)
 {
-    if (cpu.threads == 1 || work < WORK_WORTH_A_THREAD) {
+    if (cpu.threads == 1 || work < cpu.least_work) {
         body(job, 0, 1);
         return;
     }
@@ -115,7 +115,7 @@ const struct device *cpu_configure(int threads, const char *isa)
 {
     static struct device device;
     assert(threads >= 1 && threads <= THREADS_MAX && cpu_has(isa));
-    cpu = (struct cpu){kernels_named(isa), threads};
+    cpu = (struct cpu){kernels_named(isa), threads, WORK_WORTH_THREADS};
     device = (struct device){"cpu", cpu.kernels->isa, sizeof(float), &host_memory, &ops};
     return &device;
 }

@@ -10,6 +10,7 @@ enum scratch_use { SCRATCH_LEFT, SCRATCH_RIGHT, SCRATCH_ATTENTION, SCRATCH_USES 
 struct cpu {
     const struct kernels *kernels;
     int threads;
+    size_t least_work; // less than this stays on one thread; tests set 0
 };
 
 extern struct cpu cpu;

@@ -9,7 +9,9 @@ enum {
     BLOCK_K = 256,
     BLOCK_N = 512,
     BLOCK_M = 168,
-    SPARE = 64, // floats: what packing writes beyond, and what products prefetch
+    ALIASING = 1024,           // floats: a page
+    COPIED_ROW = BLOCK_K + 16, // floats: a block's row and a cache line
+    SPARE = 64,                // floats: what packing writes beyond, and what products prefetch
 };
 
 static size_t smaller(size_t a, size_t b)
@@ -27,6 +29,14 @@ static void pack_block(const struct product *p, float *right, size_t k0, size_t 
         cpu.kernels->pack_right(right + from * K, p->b + k0 * p->b_row + (n0 + from) * p->b_column, p->b_row, p->b_column, K, to - from);
 }
 
+// Rows a whole page apart fall into one set of the first-level cache and drive each other out: they are copied closer together.
+static struct left copied_rows(float *to, struct left rows, size_t M, size_t K)
+{
+    for (size_t m = 0; m < M; m++)
+        memcpy(to + m * COPIED_ROW, rows.at + m * rows.row, K * sizeof *to);
+    return (struct left){to, COPIED_ROW, 1, 0};
+}
+
 static void multiply_block(const struct product *p, float *left_block, const float *right, size_t k0, size_t K, size_t n0, size_t N, int thread, int threads)
 {
     struct range rows = cpu_part(p->M, thread, threads);
@@ -35,6 +45,8 @@ static void multiply_block(const struct product *p, float *left_block, const flo
         struct left left = {p->a + m0 * p->a_row + k0 * p->a_column, p->a_row, p->a_column, 0};
         if (p->a_column != 1)
             left = cpu.kernels->pack_left(left_block, left.at, p->a_column, M, K);
+        else if (p->a_row % ALIASING == 0)
+            left = copied_rows(left_block, left, M, K);
         cpu.kernels->multiply(p->c + m0 * p->N + n0, p->N, left, right, K * cpu.kernels->strip, M, N, K, p->accumulate || k0);
     }
 }
@@ -57,7 +69,7 @@ static void product_part(const struct product *p, float *left, float *right, int
 // Rows of a block in panels, the last ones padded to whole panels of at most SPARE rows in all.
 static float *left_scratch(int thread)
 {
-    return cpu_scratch(thread, SCRATCH_LEFT, (BLOCK_M + SPARE) * BLOCK_K + SPARE);
+    return cpu_scratch(thread, SCRATCH_LEFT, (BLOCK_M + SPARE) * COPIED_ROW);
 }
 
 static float *right_scratch(int thread)

@@ -1,0 +1,91 @@
+// Products over the demo model's shapes: GF/s of the cpu device, and the share of what a tile that stays in cache reaches in the same run.
+// Usage: bench_gemm [threads]
+#include "tests/bench/seconds.h"
+#include "worker/device/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct shape {
+    const char *name;
+    size_t M, N, K;
+    enum matrix_use use_a, use_b;
+};
+
+// T = 2048 tokens, hidden 128, ffn 512, qkv 256, vocabulary 257; experts: 512 rows, width 128.
+static const struct shape shapes[] = {
+    {"qkv forward", 2048, 256, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"qkv dinput", 2048, 128, 256, MATRIX_PLAIN, MATRIX_PLAIN},
+    {"qkv dweight", 256, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
+    {"attention out forward", 2048, 128, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"attention out dweight", 128, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
+    {"gate, up forward", 2048, 1024, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"gate, up dinput", 2048, 128, 1024, MATRIX_PLAIN, MATRIX_PLAIN},
+    {"gate, up dweight", 1024, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
+    {"down forward", 2048, 128, 512, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"down dinput", 2048, 512, 128, MATRIX_PLAIN, MATRIX_PLAIN},
+    {"down dweight", 128, 512, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
+    {"logits forward", 2048, 257, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"logits dinput", 2048, 128, 257, MATRIX_PLAIN, MATRIX_PLAIN},
+    {"logits dweight", 257, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
+    {"expert gate, up forward", 512, 256, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"expert gate, up dinput", 512, 128, 256, MATRIX_PLAIN, MATRIX_PLAIN},
+    {"expert gate, up dweight", 256, 128, 512, MATRIX_TRANSPOSED, MATRIX_PLAIN},
+    {"expert down forward", 512, 128, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"expert down dweight", 128, 128, 512, MATRIX_TRANSPOSED, MATRIX_PLAIN},
+    {"large forward", 2048, 1024, 1024, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+};
+
+// Best of several runs, in GF/s: what a quiet core does.
+static double rate(const struct device *device, const struct shape *s, float *out, const float *a, const float *b)
+{
+    double flops = 2.0 * (double)s->M * (double)s->N * (double)s->K, best = 0;
+    size_t repeats = (size_t)(5e8 / flops) + 1;
+    for (int round = 0; round < 12; round++) {
+        double start = seconds();
+        for (size_t i = 0; i < repeats; i++)
+            device->ops->matmul(out, a, b, s->M, s->N, s->K, s->use_a, s->use_b, false);
+        double now = flops * (double)repeats / (seconds() - start) / 1e9;
+        best = now > best ? now : best;
+    }
+    return best;
+}
+
+// A tile that never leaves registers and first-level cache is as near to the peak as the kernel's own instructions come.
+static double peak(void)
+{
+    const struct kernels *kernels = cpu.kernels;
+    static float a[16 * 128], b[128 * 64], c[16 * 64];
+    double flops = 2.0 * (double)kernels->panel * (double)kernels->strip * 128, best = 0;
+    for (int round = 0; round < 20; round++) {
+        double start = seconds();
+        for (int i = 0; i < 20000; i++)
+            kernels->multiply(c, kernels->strip, (struct left){a, 128, 1, 0}, b, 0, kernels->panel, kernels->strip, 128, false);
+        double now = flops * 20000 / (seconds() - start) / 1e9;
+        best = now > best ? now : best;
+    }
+    return best;
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 ? atoi(argv[1]) : 1;
+    const struct device *device = device_cpu(threads < 1 ? 1 : threads);
+    seconds_of_cpu = threads <= 1;
+    size_t most = 2048 * 1024;
+    float *out = device->memory->alloc(most * 4), *a = device->memory->alloc(most * 4), *b = device->memory->alloc(most * 4);
+    for (size_t i = 0; i < most; i++) {
+        a[i] = (float)(i % 97) / 97 - 0.5f;
+        b[i] = (float)(i % 89) / 89 - 0.5f;
+    }
+    double best = peak() * threads, inverse = 0;
+    size_t count = sizeof shapes / sizeof *shapes;
+    printf("%s, %d threads; tile in cache: %.1f GF/s\n", device->isa, threads, best);
+    for (size_t i = 0; i < count; i++) {
+        double now = rate(device, &shapes[i], out, a, b);
+        inverse += 1 / now;
+        printf("%-26s %5zu %5zu %5zu  %6.1f GF/s  %3.0f %%\n", shapes[i].name, shapes[i].M, shapes[i].N, shapes[i].K, now, 100 * now / best);
+    }
+    printf("harmonic mean %.1f GF/s, %.0f %%\n", (double)count / inverse, 100 * (double)count / inverse / best);
+    return 0;
+}

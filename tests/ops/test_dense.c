@@ -1,0 +1,235 @@
+// Operations of a dense model other than products.
+#include "tests/ops/trial.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <math.h>
+#include <cmocka.h>
+
+static const size_t odd[] = {1, 2, 3, 5, 7, 13, 17, 33, 65};
+enum { ODD = sizeof odd / sizeof *odd };
+
+static void run_embedding_forward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    ops->embedding_forward(r[0], r[1], i[0], t->dims[0], t->dims[2]);
+}
+
+static void run_embedding_backward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    ops->embedding_backward(r[1], r[0], i[0], t->dims[0], t->dims[1], t->dims[2]);
+}
+
+static void test_embedding(void **test)
+{
+    (void)test;
+    for (size_t n = 0; n < ODD; n++)
+        for (size_t kind = 0; kind < 2; kind++) {
+            struct trial trial;
+            size_t T = n == 8 ? 600 : odd[n], V = odd[(n * 4 + 1) % ODD], C = odd[(n * 2 + 3) % ODD];
+            trial_begin(&trial, kind ? "embedding_backward (T×V×C)" : "embedding_forward (T×V×C)", 3, T, V, C);
+            trial_reals(&trial, T * C, 1);
+            trial_reals(&trial, V * C, 1);
+            int32_t *tokens = trial_ints(&trial, T);
+            for (size_t t = 0; t < T; t++)
+                tokens[t] = (int32_t)below(V);
+            trial_end(&trial, kind ? run_embedding_backward : run_embedding_forward);
+        }
+}
+
+static void run_rmsnorm_forward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    ops->rmsnorm_forward(r[0], r[1], r[2], r[3], t->dims[0], t->dims[1], 1e-5);
+}
+
+static void run_rmsnorm_backward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    ops->rmsnorm_backward(r[0], r[1], r[2], r[3], r[4], r[5], t->dims[0], t->dims[1]);
+}
+
+static void test_rmsnorm(void **test)
+{
+    (void)test;
+    for (size_t n = 0; n < ODD * ODD; n++) {
+        struct trial trial;
+        size_t T = n % ODD == 8 ? 330 : odd[n % ODD], C = odd[n / ODD];
+        trial_begin(&trial, "rmsnorm_forward (T×C)", 2, T, C);
+        trial_reals(&trial, T * C, 0);
+        trial_reals(&trial, T, 0);
+        trial_reals(&trial, T * C, n % 3 ? 1 : 1e-3);
+        trial_reals(&trial, C, 1);
+        trial_end(&trial, run_rmsnorm_forward);
+        trial_begin(&trial, "rmsnorm_backward (T×C)", 2, T, C);
+        trial_reals(&trial, T * C, 1);
+        trial_reals(&trial, C, 1);
+        trial_reals(&trial, T * C, 1);
+        trial_reals(&trial, T * C, 1);
+        trial_reals(&trial, C, 1);
+        double *rstd = trial_reals(&trial, T, 1);
+        for (size_t t = 0; t < T; t++)
+            rstd[t] = (float)(0.5 + fabs(rstd[t]));
+        trial_end(&trial, run_rmsnorm_backward);
+    }
+}
+
+static void run_rope(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    const size_t *d = t->dims; // T, stride, first, heads, D, S, direction
+    (void)i;
+    ops->rope(r[0], d[0], d[1], d[2], d[3], d[4], d[5], 10000, d[6] ? 1 : -1);
+}
+
+static void test_rope(void **test)
+{
+    static const size_t shapes[][6] = {{1, 2, 0, 1, 2, 1}, {7, 30, 1, 2, 6, 7}, {26, 200, 2, 3, 34, 13}, {300, 96, 0, 3, 32, 100}, {5, 66, 0, 1, 66, 5}};
+    (void)test;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t direction = 0; direction < 2; direction++) {
+            struct trial trial;
+            const size_t *d = shapes[s];
+            trial_begin(&trial, "rope (T×stride×first×heads×D×S×forward)", 7, d[0], d[1], d[2], d[3], d[4], d[5], direction);
+            trial_reals(&trial, d[0] * d[1], 1);
+            trial_end(&trial, run_rope);
+        }
+}
+
+static void run_swiglu_forward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    ops->swiglu_forward(r[0], r[1], t->dims[2] ? r[2] : NULL, t->dims[0], t->dims[1]);
+}
+
+static void run_swiglu_backward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    ops->swiglu_backward(r[3], t->dims[2] ? r[4] : NULL, r[0], r[1], t->dims[2] ? r[2] : NULL, t->dims[0], t->dims[1]);
+}
+
+static void test_swiglu(void **test)
+{
+    static const double scales[] = {1, 80, 1e4}; // of the gate
+    (void)test;
+    for (size_t n = 0; n < 2 * 3 * ODD; n++) {
+        struct trial trial;
+        size_t T = odd[n % ODD], F = odd[(n * 7 + 2) % ODD] * (n % ODD == 4 ? 40 : 1), scaled = n & 1;
+        trial_begin(&trial, "swiglu (T×F×scaled)", 3, T, F, scaled);
+        trial_reals(&trial, T * F, 1);
+        trial_reals(&trial, T * 2 * F, scales[n % 3]);
+        trial_reals(&trial, T, 1);
+        trial_end(&trial, run_swiglu_forward);
+        trial_begin(&trial, "swiglu_backward (T×F×scaled)", 3, T, F, scaled);
+        trial_reals(&trial, T * F, 1);
+        trial_reals(&trial, T * 2 * F, scales[n % 3]);
+        trial_reals(&trial, T, 1);
+        trial_reals(&trial, T * 2 * F, 1);
+        trial_reals(&trial, T, 1);
+        trial_end(&trial, run_swiglu_backward);
+    }
+}
+
+static void run_cross_entropy(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    ops->cross_entropy(r[0], r[1], i[0], t->dims[0], t->dims[1], 0.25);
+}
+
+static void test_cross_entropy(void **test)
+{
+    static const double scales[] = {1, 80, 1e4};
+    (void)test;
+    for (size_t n = 0; n < 3 * ODD; n++) {
+        struct trial trial;
+        size_t T = n == 4 ? 200 : odd[n % ODD], V = n % 7 == 3 ? 257 : odd[(n * 5 + 1) % ODD];
+        trial_begin(&trial, "cross_entropy (T×V)", 2, T, V);
+        trial_reals(&trial, T, 1);
+        double *logits = trial_reals(&trial, T * V, scales[n / ODD]);
+        int32_t *targets = trial_ints(&trial, T);
+        for (size_t t = 0; t < T; t++) {
+            targets[t] = t % 4 == 3 ? -1 : (int32_t)below(V);
+            for (size_t v = 0; v < V; v++) // a row of equal logits, a row with one infinitely below
+                logits[t * V + v] = t % 5 == 1 ? 3 : t % 5 == 2 && v == V / 2 && V > 1 && targets[t] != (int32_t)v ? -INFINITY : logits[t * V + v];
+        }
+        trial_end(&trial, run_cross_entropy);
+    }
+}
+
+static void run_flat(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    size_t count = t->dims[0];
+    (void)i;
+    ops->add(r[0], r[1], r[2], count);
+    ops->add(r[1], r[1], r[2], count);
+    ops->scale(r[2], -0.37, count);
+    ops->add_ordered(r[4], r[3], 3, count);
+}
+
+static void run_adamw(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    for (int64_t step = 1; step <= 3; step++)
+        ops->adamw(r[0], r[1], r[2], r[3], t->dims[0], 0.5, 1e-2, 0.9, 0.95, 1e-8, 0.1, step + (int64_t)t->dims[1]);
+}
+
+static void run_sums(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    double sums[2] = {ops->sum_of_squares(r[1], t->dims[0]), ops->sum(r[1], t->dims[0])};
+    (void)i;
+    ops->from_double(r[0], sums, 2);
+    double zeros = (double)ops->count_zeros(r[1], t->dims[0]);
+    ops->from_double(r[2], &zeros, 1);
+}
+
+static void test_elements(void **test)
+{
+    (void)test;
+    for (size_t n = 0; n <= ODD; n++) {
+        struct trial trial;
+        size_t count = n == ODD ? 40013 : odd[n];
+        trial_begin(&trial, "add, scale, add_ordered (count)", 1, count);
+        for (size_t a = 0; a < 5; a++)
+            trial_reals(&trial, a == 3 ? 3 * count : count, 1);
+        trial_end(&trial, run_flat);
+        trial_begin(&trial, "adamw (count×step)", 2, count, n * 100);
+        trial_reals(&trial, count, 1);
+        trial_reals(&trial, count, 0);
+        trial_reals(&trial, count, 0);
+        trial_reals(&trial, count, n & 1 ? 1 : 1e-4);
+        trial_end(&trial, run_adamw);
+        trial_begin(&trial, "sum_of_squares, sum, count_zeros (count)", 1, count);
+        trial_reals(&trial, 2, 0);
+        double *x = trial_reals(&trial, count, 1);
+        for (size_t i = 0; i < count; i += 7)
+            x[i] = i % 2 ? 0.0 : -0.0;
+        trial_reals(&trial, 1, 0);
+        trial_end(&trial, run_sums);
+    }
+}
+
+// A hundred million ones and their like: sums in double lose nothing that float would.
+static void test_sums_in_double(void **test)
+{
+    (void)test;
+    struct trial trial;
+    trial_begin(&trial, "sum (large and small)", 1, (size_t)30000);
+    trial_reals(&trial, 2, 0);
+    double *x = trial_reals(&trial, 30000, 0);
+    for (size_t i = 0; i < 30000; i++)
+        x[i] = i ? 1 : 268435456.0;
+    trial_reals(&trial, 1, 0);
+    trial.tolerance = 6e-8; // the result passes through one float
+    trial_end(&trial, run_sums);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_sums_in_double),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+// Every backward against central differences of its forward, in double: for outputs y of inputs x and a fixed weight w of each output,
+// the gradient of Σ w·y is what backward computes from dy = w.
+#include "schema/base/text.h"
+#include "tests/ops/trial.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { MAX = 4096 };
+
+// A forward reads x (all its inputs in one array), and writes y; a backward reads x and dy, and adds to dx (zero before).
+struct gradient_case {
+    const char *name;
+    void (*forward)(const struct device_ops *ops, double *y, double *x, const size_t *d);
+    void (*backward)(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d);
+    size_t x, y, d[6]; // counts, dims
+    double scale;      // of x
+};
+
+static int32_t tokens[MAX], choice[MAX], counts[MAX];
+static double other[MAX], saved[MAX], scores[MAX]; // what a forward keeps for its backward
+
+static void matmul_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->matmul(y, x, x + d[0] * d[2], d[0], d[1], d[2], MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+}
+
+static void matmul_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    ops->matmul(dx, dy, x + d[0] * d[2], d[0], d[2], d[1], MATRIX_PLAIN, MATRIX_PLAIN, false);
+    ops->matmul(dx + d[0] * d[2], dy, x, d[1], d[2], d[0], MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
+}
+
+static const int64_t group_counts[] = {3, 0, 4};
+
+static void grouped_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->grouped_forward(y, x, x + 7 * d[1], group_counts, 3, d[0], d[1]);
+}
+
+static void grouped_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    ops->grouped_dinput(dx, dy, x + 7 * d[1], group_counts, 3, d[0], d[1]);
+    ops->grouped_dweight(dx + 7 * d[1], dy, x, group_counts, 3, d[0], d[1]);
+}
+
+static void embedding_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    for (size_t t = 0; t < d[0]; t++)
+        tokens[t] = (int32_t)(t * 3 % d[1]);
+    ops->embedding_forward(y, x, tokens, d[0], d[2]);
+}
+
+static void embedding_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    (void)x;
+    ops->embedding_backward(dx, dy, tokens, d[0], d[1], d[2]);
+}
+
+static void rmsnorm_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->rmsnorm_forward(y, saved, x, x + d[0] * d[1], d[0], d[1], 1e-2);
+}
+
+static void rmsnorm_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    ops->rmsnorm_backward(dx, dx + d[0] * d[1], dy, x, x + d[0] * d[1], saved, d[0], d[1]);
+}
+
+static void rope_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    memcpy(y, x, d[0] * d[1] * sizeof *y);
+    ops->rope(y, d[0], d[1], d[2], d[3], d[4], d[5], 100, 1);
+}
+
+static void rope_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    (void)x;
+    memcpy(dx, dy, d[0] * d[1] * sizeof *dx);
+    ops->rope(dx, d[0], d[1], d[2], d[3], d[4], d[5], 100, -1);
+}
+
+static void attention_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->attention_forward(y, saved, x, d[0], d[1], d[2], d[3], d[4]);
+}
+
+static void attention_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    ops->attention_forward(other, saved, x, d[0], d[1], d[2], d[3], d[4]);
+    ops->attention_backward(dx, dy, x, other, saved, d[0], d[1], d[2], d[3], d[4]);
+}
+
+// x: gate_up, then scale if d[2].
+static void swiglu_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->swiglu_forward(y, x, d[2] ? x + d[0] * 2 * d[1] : NULL, d[0], d[1]);
+}
+
+static void swiglu_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    size_t inputs = d[0] * 2 * d[1];
+    ops->swiglu_backward(dx, d[2] ? dx + inputs : NULL, dy, x, d[2] ? x + inputs : NULL, d[0], d[1]);
+}
+
+// The loss is one number, so dy may be anything but must be the same for all rows: factor.
+static void cross_entropy_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    memcpy(other, x, d[0] * d[1] * sizeof *x);
+    for (size_t t = 0; t < d[0]; t++)
+        tokens[t] = t % 3 == 2 ? -1 : (int32_t)(t * 5 % d[1]);
+    ops->cross_entropy(saved, other, tokens, d[0], d[1], 1);
+    *y = ops->sum(saved, d[0]);
+}
+
+static void cross_entropy_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    memcpy(dx, x, d[0] * d[1] * sizeof *x);
+    ops->cross_entropy(saved, dx, tokens, d[0], d[1], *dy);
+}
+
+// y: probs (T,K) and, last, the balance loss. d: T, E, K, pre_softmax.
+static void router_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->router_forward(y, choice, scores, x, d[0], d[1], d[2], d[3]);
+    ops->router_counts(counts, y + d[0] * d[2], choice, scores, d[0], d[1], d[2]);
+}
+
+static void router_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    double T = (double)d[0], E = (double)d[1], K = (double)d[2];
+    router_forward(ops, other, x, d);
+    ops->router_backward(dx, dy, other, choice, scores, counts, dy[d[0] * d[2]] * E / (K * T * T), d[0], d[1], d[2], d[3]);
+}
+
+// combine's adjoint is gather: y = Σ_j rows[row_of[t,j]], each row used once.
+static void combine_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    for (size_t i = 0; i < d[0] * d[1]; i++)
+        tokens[i] = (int32_t)(i * 5 % (d[0] * d[1]));
+    ops->combine_rows(y, x, tokens, NULL, d[0], d[1], d[2]);
+}
+
+static void combine_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    (void)x;
+    for (size_t i = 0; i < d[0] * d[1]; i++)
+        choice[tokens[i]] = (int32_t)(i / d[1]);
+    ops->gather_rows(dx, dy, choice, d[0] * d[1], d[2]);
+}
+
+static const struct gradient_case cases[] = {
+    {"matmul", matmul_forward, matmul_backward, 5 * 4 + 3 * 4, 5 * 3, {5, 3, 4}, 1},
+    {"grouped", grouped_forward, grouped_backward, 7 * 5 + 3 * 2 * 5, 7 * 2, {2, 5}, 1},
+    {"embedding", embedding_forward, embedding_backward, 5 * 3, 7 * 3, {7, 5, 3}, 1},
+    {"rmsnorm", rmsnorm_forward, rmsnorm_backward, 4 * 6 + 6, 4 * 6, {4, 6}, 1},
+    {"rope", rope_forward, rope_backward, 6 * 14, 6 * 14, {6, 14, 1, 2, 4, 3}, 1},
+    {"attention", attention_forward, attention_backward, 2 * 5 * 8 * 4, 2 * 5 * 4 * 4, {2, 5, 4, 2, 4}, 1},
+    {"attention, one head", attention_forward, attention_backward, 7 * 3 * 2, 7 * 2, {1, 7, 1, 1, 2}, 2},
+    {"swiglu", swiglu_forward, swiglu_backward, 3 * 2 * 4, 3 * 4, {3, 4, 0}, 2},
+    {"swiglu, scaled", swiglu_forward, swiglu_backward, 3 * 2 * 4 + 3, 3 * 4, {3, 4, 1}, 2},
+    {"cross_entropy", cross_entropy_forward, cross_entropy_backward, 7 * 5, 1, {7, 5}, 2},
+    {"router", router_forward, router_backward, 9 * 6, 9 * 2 + 1, {9, 6, 2, 0}, 2},
+    {"router, pre_softmax", router_forward, router_backward, 9 * 6, 9 * 2 + 1, {9, 6, 2, 1}, 2},
+    {"router, all chosen", router_forward, router_backward, 4 * 3, 4 * 3 + 1, {4, 3, 3, 0}, 1},
+    {"combine_rows", combine_forward, combine_backward, 6 * 2 * 3, 6 * 3, {6, 2, 3}, 1},
+};
+
+static void check_gradient(const struct gradient_case *c)
+{
+    const struct device_ops *ops = device_reference_f64()->ops;
+    double *x = allocate(c->x, sizeof *x), *dx = allocate(c->x, sizeof *dx), *y = allocate(c->y, sizeof *y), *dy = allocate(c->y, sizeof *dy);
+    for (size_t i = 0; i < c->x; i++)
+        x[i] = normal() * c->scale;
+    for (size_t i = 0; i < c->y; i++)
+        dy[i] = normal();
+    c->forward(ops, y, x, c->d);
+    c->backward(ops, dx, dy, x, c->d);
+    for (size_t i = 0; i < c->x; i++) {
+        double kept = x[i], step = 1e-5, sums[2];
+        for (int side = 0; side < 2; side++) {
+            x[i] = side ? kept + step : kept - step;
+            c->forward(ops, y, x, c->d);
+            sums[side] = 0;
+            for (size_t k = 0; k < c->y; k++)
+                sums[side] += dy[k] * y[k];
+        }
+        x[i] = kept;
+        double numeric = (sums[1] - sums[0]) / (2 * step), error = fabs(dx[i] - numeric);
+        if (!(error <= 1e-7 * (1 + fabs(numeric))))
+            fail_msg("gradient of %s at %zu: %.10g, by differences %.10g", c->name, i, dx[i], numeric);
+    }
+    free(x);
+    free(dx);
+    free(y);
+    free(dy);
+}
+
+static void test_gradients(void **test)
+{
+    (void)test;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        check_gradient(&cases[c]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
