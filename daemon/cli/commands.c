@@ -8,6 +8,7 @@ extern const struct command command_compare;
 extern const struct command command_help;
 extern const struct command command_logs;
 extern const struct command command_ls;
+extern const struct command command_plan;
 extern const struct command command_retry;
 extern const struct command command_schema;
 extern const struct command command_show;
@@ -21,6 +22,7 @@ const struct command *const commands[] = {
     &command_help,
     &command_logs,
     &command_ls,
+    &command_plan,
     &command_retry,
     &command_schema,
     &command_show,

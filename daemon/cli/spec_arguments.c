@@ -16,7 +16,9 @@ int spec_arguments_load_quiet(struct spec_file *file, const struct arguments *ar
     free(options);
     free(sets);
     free(only);
-    return status;
+    if (status == 0)
+        spec_check_memory(file);
+    return file->errors ? -1 : status;
 }
 
 int spec_arguments_load(struct spec_file *file, const struct arguments *arguments)

@@ -26,6 +26,9 @@ int plan_init(struct plan *plan, const struct spec *spec, struct error *err)
     plan->bubble = schedule_bubble(plan->micro_batches, plan->layout.pp, chunks);
     memory_cost(&plan->memory, spec, &plan->layout);
     volume_cost(&plan->volume, spec, &plan->layout);
+    if (spec->resources.gpu_memory > 0 && plan->memory.state > spec->resources.gpu_memory)
+        return error_set(err, "parameters, gradients and optimizer state need %lld bytes a rank, resources.gpu_memory is %lld",
+            (long long)plan->memory.state, (long long)spec->resources.gpu_memory);
     return 0;
 }
 

@@ -13,6 +13,7 @@ struct plan {
     struct volume_cost volume;
 };
 
+// Fails, with the numbers, where ranks, experts or the batch cannot be divided as asked, or where the state exceeds resources.gpu_memory.
 int plan_init(struct plan *plan, const struct spec *spec, struct error *err);
 // {"name", "parameters": {"total", "active"}, "flops_per_token", "tokens_per_step", "tokens_total", "micro_batches", "layout": {…},
 //  "bubble", "memory": {…}, "alltoall_bytes_per_step", "volume": {…}, "learning_rate": [[iteration, rate], …]}

@@ -116,10 +116,12 @@ static void test_state_is_cut(void **state)
 
 // ---- what the worker allocates ----
 
+// The model of a rank is really allocated (not trained), with communicators that only know how large they are.
 static void check_allocation(struct spec spec, int64_t ep_rank)
 {
     struct plan plan = plan_of(&spec);
-    struct comm world = *comm_self(), dp = world, ep = world, edp = world;
+    struct comm *self = comm_self();
+    struct comm world = *self, dp = world, ep = world, edp = world;
     dp.size = plan.layout.dp;
     ep.size = plan.layout.ep;
     ep.rank = ep_rank;
@@ -135,7 +137,40 @@ static void check_allocation(struct spec spec, int64_t ep_rank)
     assert_int_equal(model_bytes(model, "dispatch"), plan.memory.dispatch_worst);
     assert_true(plan.memory.activations_balanced <= plan.memory.activations_worst);
     assert_true(plan.memory.dispatch_balanced <= plan.memory.dispatch_worst);
+    assert_int_equal((int64_t)model->dense.count + (int64_t)model->experts.count * plan.layout.ep, plan.parameters.total);
     model_free(model);
+    self->ops->free(self);
+}
+
+static void test_random_models_are_allocated_as_planned(void **state)
+{
+    (void)state;
+    uint64_t random = 99;
+    for (int i = 0; i < 200; i++) {
+        bool moe = pick(&random, 0, 2) > 0;
+        struct spec spec = small(moe);
+        struct spec_model *m = &spec.model;
+        m->layers = pick(&random, 1, 4);
+        m->kv_heads = pick(&random, 1, 3);
+        m->attention_heads = m->kv_heads * pick(&random, 1, 3);
+        m->head_dim = 2 * pick(&random, 1, 8);
+        m->hidden_size = pick(&random, 1, 50);
+        m->ffn_hidden_size = pick(&random, 1, 70);
+        m->vocab_size = pick(&random, 2, 300);
+        m->tied_embeddings = pick(&random, 0, 1);
+        spec.data.sequence_length = pick(&random, 1, 40);
+        spec.training.micro_batch_size = pick(&random, 1, 3);
+        if (moe) {
+            m->moe.experts = 4 * pick(&random, 1, 3);
+            m->moe.top_k = pick(&random, 1, m->moe.experts);
+            m->moe.expert_ffn_hidden_size = pick(&random, 1, 40);
+            m->moe.layer_frequency = pick(&random, 1, 2);
+            spec.parallelism.expert = (int64_t)1 << pick(&random, 0, 2);
+        }
+        spec.resources.ranks_per_node = spec.parallelism.expert * pick(&random, 1, 2);
+        spec.training.global_batch_size = spec.training.micro_batch_size * spec.resources.ranks_per_node * pick(&random, 1, 3);
+        check_allocation(spec, spec.parallelism.expert - 1);
+    }
 }
 
 static void test_the_worker_allocates_what_is_planned(void **state)
@@ -210,7 +245,7 @@ static void test_json(void **state)
     js_free(json);
 }
 
-static void test_a_batch_that_does_not_divide(void **state)
+static void test_what_cannot_be_planned(void **state)
 {
     (void)state;
     struct spec spec = flagship(false);
@@ -219,6 +254,12 @@ static void test_a_batch_that_does_not_divide(void **state)
     spec.training.global_batch_size = 500;
     assert_int_equal(plan_init(&plan, &spec, &err), -1);
     assert_non_null(strstr(err.text, "global_batch_size 500"));
+    spec = flagship(false);
+    spec.resources.gpu_memory = 9142778879; // a byte less than the state
+    assert_int_equal(plan_init(&plan, &spec, &err), -1);
+    assert_non_null(strstr(err.text, "9142778880"));
+    spec.resources.gpu_memory++;
+    assert_int_equal(plan_init(&plan, &spec, &err), 0);
 }
 
 int main(void)
@@ -226,8 +267,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flagship), cmocka_unit_test(test_flops_of_other_models), cmocka_unit_test(test_state_by_precision),
         cmocka_unit_test(test_state_is_cut), cmocka_unit_test(test_the_worker_allocates_what_is_planned),
+        cmocka_unit_test(test_random_models_are_allocated_as_planned),
         cmocka_unit_test(test_volume_of_the_small_one), cmocka_unit_test(test_recomputation_saves), cmocka_unit_test(test_json),
-        cmocka_unit_test(test_a_batch_that_does_not_divide),
+        cmocka_unit_test(test_what_cannot_be_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

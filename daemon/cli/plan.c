@@ -1,0 +1,196 @@
+// `switchyard plan SPEC`: all that is known about each run before it starts. One JSON object a run is made first; the table that people
+// read is drawn from it (plan_show.c), so that the two cannot differ.
+#include "daemon/cli/plan.h"
+#include "daemon/cli/home.h"
+#include "daemon/cli/spec_arguments.h"
+#include "daemon/exec/launch.h"
+#include "schema/base/file.h"
+#include "schema/base/hash.h"
+#include "schema/shape/plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RUN_NUMBER_MAX = 1000000 };
+
+struct planner {
+    struct machine machine;
+    char *home;
+    char *worker;        // its path, or its bare name where it is not installed
+    struct json *images; // path → {"path", "size", "sha256"}, so that runs that share an image read it once
+};
+
+static void warn(struct json *item, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void warn(struct json *item, const char *format, ...)
+{
+    char *sentence = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&sentence, format, args) < 0)
+        abort();
+    va_end(args);
+    fprintf(stderr, "warning: %s: %s\n", js_string_of(js_get(item, "name"), "?"), sentence);
+    js_append(js_get(item, "warnings"), js_string(sentence));
+    free(sentence);
+}
+
+// ---- the image ----
+
+static struct json *describe_image(const char *path, struct error *err)
+{
+    char digest[HASH_HEX];
+    fprintf(stderr, "reading %s for its digest\n", path);
+    if (hash_file(digest, path, err) != 0)
+        return NULL;
+    struct json *image = js_object();
+    js_set(image, "path", js_string(path));
+    js_set(image, "size", js_integer(file_size(path)));
+    js_set(image, "sha256", js_string(digest));
+    return image;
+}
+
+static void add_image(struct planner *planner, struct json *item, const struct spec *spec)
+{
+    const char *path = spec->image.path;
+    if (path && file_size(path) >= 0 && !js_get(planner->images, path)) {
+        struct error err = {0};
+        struct json *image = describe_image(path, &err);
+        if (!image)
+            warn(item, "image.path: %s", err.text);
+        else
+            js_set(planner->images, path, image);
+    }
+    const struct json *known = path ? js_get(planner->images, path) : NULL;
+    js_set(item, "image", known ? js_keep(known) : js_null());
+}
+
+// ---- what would be started ----
+
+// The directory that the next submission would get, as far as the disk knows: moe-1, moe-2, ….
+static char *next_run_directory(const struct planner *planner, const struct spec *spec)
+{
+    char *root = spec->output ? string_copy(spec->output) : path_join(planner->home, "runs");
+    char *path = NULL;
+    for (int64_t number = 1; number < RUN_NUMBER_MAX; number++) {
+        free(path);
+        path = string_format("%s/%s/%s-%lld", root, spec->project, spec->name, (long long)number);
+        if (!file_exists(path))
+            break;
+    }
+    free(root);
+    return path;
+}
+
+static int add_launch(const struct planner *planner, struct json *item, const struct spec *spec, struct error *err)
+{
+    struct launch launch;
+    char *directory = next_run_directory(planner, spec), *script = path_join(planner->home, "job.sh");
+    int status = launch_train(&launch, spec, &planner->machine, planner->worker, directory, err);
+    if (status == 0) {
+        js_set(item, "ranks", js_integer(launch.ranks));
+        js_set(item, "threads", js_integer(launch.threads));
+        js_set(item, "run_directory", js_string(directory));
+        js_set(item, "job_script", js_string(script));
+        js_set(item, "argv", launch_argv_json(&launch));
+        if (spec->executor == EXECUTOR_LOCAL && launch.oversubscribed)
+            warn(item, "%lld ranks of %lld threads on %lld cores: it runs alone, oversubscribed", (long long)launch.ranks,
+                (long long)launch.threads, (long long)planner->machine.cores);
+        launch_release(&launch);
+    }
+    free(directory);
+    free(script);
+    return status;
+}
+
+// ---- one run ----
+
+static const char *executor_name(enum spec_executor executor)
+{
+    return executor == EXECUTOR_SLURM ? "slurm" : executor == EXECUTOR_HF_JOBS ? "hf-jobs" : "local";
+}
+
+static struct json *describe_run(struct planner *planner, const struct spec_run *run, struct error *err)
+{
+    struct plan plan;
+    if (plan_init(&plan, &run->spec, err) != 0) {
+        error_context(err, "%s", run->spec.name);
+        return NULL;
+    }
+    struct json *item = plan_to_json(&plan, &run->spec);
+    js_set(item, "project", js_string(run->spec.project));
+    js_set(item, "executor", js_string(executor_name(run->spec.executor)));
+    js_set(item, "unsupported", js_keep(run->unsupported));
+    js_set(item, "missing", js_keep(run->missing));
+    js_set(item, "warnings", js_array());
+    if (add_launch(planner, item, &run->spec, err) != 0) {
+        js_free(item);
+        return NULL;
+    }
+    add_image(planner, item, &run->spec);
+    return item;
+}
+
+static struct json *describe_file(const struct spec_file *file, struct error *err)
+{
+    struct planner planner = {.home = home_directory(), .worker = worker_path(NULL), .images = js_object()};
+    if (!planner.worker)
+        planner.worker = string_copy("switchyard-worker");
+    machine_look(&planner.machine);
+    struct json *runs = js_array();
+    for (size_t i = 0; i < file->count && runs; i++) {
+        struct json *item = describe_run(&planner, &file->runs[i], err);
+        if (item) {
+            js_append(runs, item);
+        } else {
+            js_free(runs);
+            runs = NULL;
+        }
+    }
+    js_free(planner.images);
+    free(planner.worker);
+    free(planner.home);
+    return runs;
+}
+
+static int run_plan(const struct arguments *arguments)
+{
+    struct spec_file file;
+    int code = spec_arguments_load(&file, arguments);
+    if (code == CLI_DONE) {
+        struct error err = {0};
+        struct json *answer = js_object(), *runs = describe_file(&file, &err);
+        js_set(answer, "runs", runs ? runs : js_null());
+        js_set(answer, "warnings", js_keep(file.warning_list));
+        if (!runs)
+            code = usage_error("%s", err.text);
+        else if (argument_flag(arguments, "json"))
+            print_json(answer);
+        else
+            plan_show(runs);
+        js_free(answer);
+    }
+    spec_file_release(&file);
+    return code;
+}
+
+static const struct command_option options[] = {
+    SPEC_OPTION_ROWS,
+    {"json", 0, NULL, false, "the same as JSON: {\"runs\": [{…}], \"warnings\": […]}"},
+    {0},
+};
+
+const struct command command_plan = {
+    .name = "plan",
+    .summary = "Show what each run of a spec would be and cost, before anything starts",
+    .usage = "SPEC",
+    .least = 1,
+    .most = 1,
+    .options = options,
+    .description = "Parameters, FLOPs, memory a rank by category, bytes of all-to-all, pipeline bubble, learning rate and the exact command.\n"
+                   "Memory is exact for parameters, gradients and optimizer; activations are what this build's worker allocates, for balanced\n"
+                   "routing and for the worst that can reach a rank. Needs neither data nor image nor code to exist; a warning says what is missing.",
+    .run = run_plan,
+};

@@ -1,0 +1,210 @@
+// The plan for people: runs side by side in one table, then what is each run's own.
+#include "daemon/cli/plan.h"
+#include "daemon/cli/format.h"
+#include "daemon/cli/table.h"
+#include "schema/base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS_ABREAST = 4, CURVE_WIDTH = 48 };
+enum unit { COUNT, BYTES, PERCENT };
+
+static const struct row {
+    const char *label;
+    const char *path; // into a run's plan, members joined by dots
+    enum unit unit;
+} rows[] = {
+    {"parameters", "parameters.total", COUNT},
+    {"  active for a token", "parameters.active", COUNT},
+    {"FLOP per token", "flops_per_token", COUNT},
+    {"tokens per step", "tokens_per_step", COUNT},
+    {"tokens in all", "tokens_total", COUNT},
+    {"micro batches per step and rank", "micro_batches", COUNT},
+    {"ranks", "layout.world", COUNT},
+    {"  data parallel", "layout.data", COUNT},
+    {"  tensor parallel", "layout.tensor", COUNT},
+    {"  pipeline parallel", "layout.pipeline", COUNT},
+    {"  context parallel", "layout.context", COUNT},
+    {"  expert parallel", "layout.expert", COUNT},
+    {"  replicas of each expert", "layout.expert_data", COUNT},
+    {"threads per rank", "threads", COUNT},
+    {"pipeline bubble", "bubble", PERCENT},
+    {"memory per rank (bytes)", "memory.total", BYTES},
+    {"  parameters", "memory.parameters", BYTES},
+    {"  gradients", "memory.gradients", BYTES},
+    {"  optimizer", "memory.optimizer", BYTES},
+    {"  = state", "memory.state", BYTES},
+    {"  activations, balanced routing", "memory.activations_balanced", BYTES},
+    {"  dispatch, balanced routing", "memory.dispatch_balanced", BYTES},
+    {"  activations, worst routing", "memory.activations_worst", BYTES},
+    {"  dispatch, worst routing", "memory.dispatch_worst", BYTES},
+    {"  total, worst routing", "memory.total_worst", BYTES},
+    {"all-to-all per step and rank (bytes)", "alltoall_bytes_per_step", BYTES},
+    {"  rows", "volume.alltoall_rows", BYTES},
+    {"  router probabilities", "volume.alltoall_probabilities", BYTES},
+    {"gradients reduced per step (bytes)", "volume.gradient_reduce", BYTES},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static const struct json *member(const struct json *object, const char *path)
+{
+    char *copy = string_copy(path), *rest = NULL;
+    for (char *key = strtok_r(copy, ".", &rest); key; key = strtok_r(NULL, ".", &rest))
+        object = js_get(object, key);
+    free(copy);
+    return object;
+}
+
+// 9,142,778,880
+static void write_count(struct text *out, int64_t count)
+{
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)count);
+    for (int i = 0; i < length; i++)
+        text_addf(out, i && digits[i - 1] != '-' && (length - i) % 3 == 0 ? ",%c" : "%c", digits[i]);
+}
+
+static char *cell(const struct json *run, const struct row *row)
+{
+    const struct json *value = member(run, row->path);
+    struct text out;
+    text_init(&out, 128);
+    if (row->unit == PERCENT)
+        text_addf(&out, "%.1f %%", 100 * js_real_of(value, 0));
+    else if (js_kind(value) == JSON_KIND_INTEGER)
+        write_count(&out, js_integer_of(value, 0));
+    else
+        js_write_real(&out, js_real_of(value, NAN));
+    char human[FORMAT_MAX];
+    double bytes = js_real_of(value, 0);
+    if (row->unit == BYTES && bytes >= 1024)
+        text_addf(&out, " = %s", format_bytes(human, bytes));
+    return text_take(&out);
+}
+
+static void show_table(const struct json *runs, size_t first, size_t count)
+{
+    struct table table;
+    char align[RUNS_ABREAST + 2] = "lrrrr";
+    align[count + 1] = '\0';
+    table_init(&table, align);
+    table_cell(&table, "");
+    for (size_t i = 0; i < count; i++)
+        table_cell(&table, js_string_of(js_get(js_at(runs, first + i), "name"), ""));
+    for (size_t r = 0; r < ROWS; r++) {
+        table_cell(&table, rows[r].label);
+        for (size_t i = 0; i < count; i++) {
+            char *text = cell(js_at(runs, first + i), &rows[r]);
+            table_cell(&table, text);
+            free(text);
+        }
+    }
+    table_print(&table, stdout, 0);
+    table_release(&table);
+}
+
+// ---- each run's own ----
+
+// The rate at a step, from the curve's points, straight lines between.
+static double rate_at(const struct json *points, double step)
+{
+    double before = 0, rate = 0;
+    for (size_t i = 0; i < js_count(points); i++) {
+        double at = js_real_of(js_at(js_at(points, i), 0), 0), value = js_real_of(js_at(js_at(points, i), 1), 0);
+        if (at >= step)
+            return i == 0 || at == before ? value : rate + (value - rate) * (step - before) / (at - before);
+        before = at;
+        rate = value;
+    }
+    return rate;
+}
+
+static void show_rates(const struct json *points)
+{
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    size_t count = js_count(points), highest = 0;
+    if (count == 0)
+        return;
+    for (size_t i = 1; i < count; i++)
+        if (js_real_of(js_at(js_at(points, i), 1), 0) > js_real_of(js_at(js_at(points, highest), 1), 0))
+            highest = i;
+    double last = js_real_of(js_at(js_at(points, count - 1), 0), 1), peak = js_real_of(js_at(js_at(points, highest), 1), 0);
+    printf("  learning rate  ");
+    for (int i = 0; i < CURVE_WIDTH; i++) {
+        double part = peak > 0 ? rate_at(points, 1 + (last - 1) * i / (CURVE_WIDTH - 1)) / peak : 0;
+        int height = (int)(part * 7 + 0.5);
+        fputs(bars[height < 0 ? 0 : height > 7 ? 7 : height], stdout);
+    }
+    printf("  %.4g at step 1", js_real_of(js_at(js_at(points, 0), 1), 0));
+    if (highest > 0 && highest + 1 < count)
+        printf(", %.4g at %lld", peak, (long long)js_integer_of(js_at(js_at(points, highest), 0), 0));
+    if (count > 1)
+        printf(", %.4g at %.0f", js_real_of(js_at(js_at(points, count - 1), 1), 0), last);
+    printf("\n");
+}
+
+// A word as it would have to be typed in a shell.
+static void print_word(const char *word)
+{
+    if (*word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%") == strlen(word)) {
+        fputs(word, stdout);
+        return;
+    }
+    putchar('\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*word);
+    putchar('\'');
+}
+
+static void show_command(const struct json *run)
+{
+    const struct json *argv = js_get(run, "argv");
+    printf("  job script     ");
+    print_word(js_string_of(js_get(run, "job_script"), ""));
+    putchar(' ');
+    print_word(js_string_of(js_get(run, "run_directory"), ""));
+    printf(" -- argv…\n  argv          ");
+    for (size_t i = 0; i < js_count(argv); i++) {
+        putchar(' ');
+        print_word(js_string_of(js_at(argv, i), ""));
+    }
+    printf("\n");
+}
+
+static void show_run(const struct json *run)
+{
+    printf("\n%s/%s, executor %s\n", js_string_of(js_get(run, "project"), ""), js_string_of(js_get(run, "name"), ""),
+        js_string_of(js_get(run, "executor"), ""));
+    show_rates(js_get(run, "learning_rate"));
+    show_command(run);
+    const struct json *image = js_get(run, "image"), *unsupported = js_get(run, "unsupported");
+    if (js_kind(image) == JSON_KIND_OBJECT) {
+        char *path = clean_line(js_string_of(js_get(image, "path"), ""));
+        printf("  image          %s, %lld bytes, sha256:%s\n", path, (long long)js_integer_of(js_get(image, "size"), 0),
+            js_string_of(js_get(image, "sha256"), ""));
+        free(path);
+    }
+    for (size_t i = 0; i < js_count(unsupported); i++) {
+        char *message = clean_line(js_string_of(js_get(js_at(unsupported, i), "message"), ""));
+        printf("%s%s\n", i == 0 ? "  not yet        " : "                 ", message);
+        free(message);
+    }
+}
+
+void plan_show(const struct json *runs)
+{
+    for (size_t first = 0; first < js_count(runs); first += RUNS_ABREAST) {
+        size_t left = js_count(runs) - first;
+        if (first)
+            printf("\n");
+        show_table(runs, first, left < RUNS_ABREAST ? left : RUNS_ABREAST);
+    }
+    for (size_t i = 0; i < js_count(runs); i++)
+        show_run(js_at(runs, i));
+}
