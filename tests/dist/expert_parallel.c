@@ -1,0 +1,243 @@
+// Expert and data parallel ranks against one rank: under mpirun every rank works on its share of the global batch, and on the side as a
+// single rank on all of it, with the same micro batches. Loss, gradient norm, every gradient, bytes exchanged and bytes held are compared.
+//
+//   mpirun -n N expert_parallel EP EXPERTS [staged]     staged: a device whose memory the communicator cannot reach
+#include "schema/base/text.h"
+#include "schema/shape/cost.h"
+#include "tests/train/tiny_model.h"
+#include "worker/parallel/reduce.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 8, SEQUENCES = 2, EXPERTS_MAX = 8, TOP_K = 2, SEQUENCES_A_STEP = 8, TOKENS_MAX = SEQUENCES * TINY_SEQUENCE };
+static const double rate = 0.05;
+
+struct side { // one way of running: all ranks together, or one alone
+    struct spec spec;
+    struct parallel parallel;
+    struct model *model;
+};
+
+static struct comm *world;
+static int64_t experts;
+
+#define REQUIRE(what, ...)                                                                \
+    do {                                                                                  \
+        if (!(what)) {                                                                    \
+            fprintf(stderr, "rank %" PRId64 ": %s:%d: ", world->rank, __FILE__, __LINE__); \
+            fprintf(stderr, __VA_ARGS__);                                                 \
+            fputc('\n', stderr);                                                          \
+            comm_abort(world, 1);                                                         \
+        }                                                                                 \
+    } while (0)
+
+static void *no_view(void *at)
+{
+    (void)at;
+    return NULL;
+}
+
+static void side_init(struct side *side, struct comm *ranks, int64_t expert_parallel, const struct device *device)
+{
+    struct error err = {{0}};
+    tiny_spec(&side->spec, &(struct tiny){.experts = experts, .top_k = TOP_K, .balance = 0.05, .layer_frequency = 1,
+        .micro_batch = SEQUENCES, .ranks = ranks->size, .expert_parallel = expert_parallel});
+    side->spec.training.global_batch_size = SEQUENCES_A_STEP;
+    REQUIRE(parallel_init(&side->parallel, &side->spec, ranks, &err) == 0, "%s", err.text);
+    REQUIRE(model_new(&side->model, &side->spec, device, &side->parallel, &err) == 0, "%s", err.text);
+    tiny_values(side->model, 0.4);
+}
+
+static void side_release(struct side *side)
+{
+    model_free(side->model);
+    parallel_release(&side->parallel);
+}
+
+struct outcome {
+    double loss, norm, balance[TINY_LAYERS];
+    int64_t zeros, counts[TINY_LAYERS * EXPERTS_MAX];
+};
+
+// Gradients of one step; the micro batches of a step are dealt to the ranks in turn.
+static struct outcome gradients(struct side *side, int64_t step)
+{
+    struct outcome outcome = {0};
+    int64_t ranks = side->parallel.dp->size, micro_batches = SEQUENCES_A_STEP / SEQUENCES / ranks;
+    int32_t tokens[TOKENS_MAX], targets[TOKENS_MAX];
+    model_zero_gradients(side->model);
+    model_statistics_reset(side->model);
+    for (int64_t m = 0; m < micro_batches; m++) {
+        tiny_tokens(&side->spec, tokens, targets, step * SEQUENCES_A_STEP + (m * ranks + side->parallel.dp->rank) * SEQUENCES, SEQUENCES);
+        outcome.loss += model_forward(side->model, tokens, targets, true, 1.0 / (double)micro_batches) / (double)micro_batches;
+        model_backward(side->model);
+    }
+    all_reduce_doubles(side->parallel.dp, &outcome.loss, 1);
+    outcome.loss /= (double)ranks;
+    model_statistics_global(side->model, outcome.counts, outcome.balance);
+    model_reduce_gradients(side->model);
+    outcome.norm = model_gradient_norm(side->model, &outcome.zeros);
+    return outcome;
+}
+
+static void descend(struct segment *segment, const struct device *device)
+{
+    device->ops->scale(segment->gradients, -rate, segment->count);
+    device->ops->add(segment->params, segment->params, segment->gradients, segment->count);
+}
+
+static double relative(double a, double b)
+{
+    return fabs(a - b) / fabs(b);
+}
+
+static void compare_tensors(const struct side *together, const struct side *alone)
+{
+    for (size_t i = 0; i < together->model->table.count; i++) {
+        const struct param *mine = &together->model->table.items[i], *whole = &alone->model->table.items[i];
+        if (!mine->resident)
+            continue;
+        size_t count = param_elements(mine);
+        double *a = tiny_read(together->model, model_gradient(together->model, mine), count);
+        double *b = tiny_read(alone->model, model_gradient(alone->model, whole), count), difference = 0, size = 0;
+        for (size_t j = 0; j < count; j++) {
+            difference += (a[j] - b[j]) * (a[j] - b[j]);
+            size += b[j] * b[j];
+        }
+        REQUIRE(sqrt(difference) <= 1e-5 * sqrt(size), "%s: difference %g of %g", mine->name, sqrt(difference), sqrt(size));
+        free(a);
+        free(b);
+    }
+}
+
+static void same_everywhere(const void *bytes, size_t count, const char *what)
+{
+    char *all = allocate(count, (size_t)world->size);
+    world->ops->allgather(world, all, bytes, (int64_t)count);
+    for (int64_t r = 0; r < world->size; r++)
+        REQUIRE(memcmp(all + (size_t)r * count, bytes, count) == 0, "%s differs from rank %" PRId64 "'s", what, r);
+    free(all);
+}
+
+static void compare(const struct outcome *together, const struct outcome *alone, int64_t step)
+{
+    REQUIRE(relative(together->loss, alone->loss) < 1e-5, "step %" PRId64 ": loss %.9g, alone %.9g", step, together->loss, alone->loss);
+    REQUIRE(relative(together->norm, alone->norm) < 1e-5, "step %" PRId64 ": gradient norm %.9g, alone %.9g", step, together->norm, alone->norm);
+    REQUIRE(!memcmp(together->counts, alone->counts, sizeof alone->counts), "step %" PRId64 ": expert counts differ", step);
+    for (size_t layer = 0; layer < TINY_LAYERS; layer++)
+        REQUIRE(relative(together->balance[layer], alone->balance[layer]) < 1e-5, "step %" PRId64 ": balance of layer %zu: %.9g, alone %.9g",
+            step, layer, together->balance[layer], alone->balance[layer]);
+    same_everywhere(together, sizeof *together, "outcome of the step");
+}
+
+// The arenas are what `plan` says of the worst routing.
+static void as_planned(const struct side *side)
+{
+    struct memory_cost cost;
+    memory_cost(&cost, &side->spec, &side->parallel.layout);
+    size_t activations = model_bytes(side->model, "activations"), dispatch = model_bytes(side->model, "dispatch");
+    size_t parameters = model_bytes(side->model, "parameters");
+    REQUIRE((size_t)cost.activations_worst == activations, "activations: %zu bytes, planned %" PRId64, activations, cost.activations_worst);
+    REQUIRE((size_t)cost.dispatch_worst == dispatch, "dispatch: %zu bytes, planned %" PRId64, dispatch, cost.dispatch_worst);
+    REQUIRE((size_t)cost.parameters == parameters, "parameters: %zu bytes, planned %" PRId64, parameters, cost.parameters);
+}
+
+static void eight_steps(int64_t expert_parallel, const struct device *device)
+{
+    struct side together, alone;
+    struct comm *self = comm_self();
+    side_init(&together, world, expert_parallel, device);
+    side_init(&alone, self, 1, device);
+    for (int64_t step = 0; step < STEPS; step++) {
+        struct outcome a = gradients(&together, step), b = gradients(&alone, step);
+        compare(&a, &b, step);
+        if (step == 0)
+            compare_tensors(&together, &alone);
+        struct side *sides[] = {&together, &alone};
+        for (size_t i = 0; i < 2; i++) {
+            descend(&sides[i]->model->dense, device);
+            descend(&sides[i]->model->experts, device);
+        }
+        if (world->rank == 0)
+            printf("step %" PRId64 ": loss %.7f, alone %.7f; gradient norm %.7f, alone %.7f\n", step, a.loss, b.loss, a.norm, b.norm);
+    }
+    size_t mine = model_bytes(together.model, "experts"), whole = model_bytes(alone.model, "experts");
+    REQUIRE(mine * (size_t)expert_parallel == whole, "holds %zu bytes of experts of %zu", mine, whole);
+    as_planned(&together);
+    as_planned(&alone);
+    side_release(&together);
+    side_release(&alone);
+    self->ops->free(self);
+}
+
+static void zero_routers(struct side *side)
+{
+    for (size_t layer = 0; layer < TINY_LAYERS; layer++) {
+        const struct param *router = param_find(&side->model->table, PARAM_ROUTER, (int64_t)layer, -1);
+        side->model->device->memory->zero(model_param(side->model, router), param_elements(router) * side->model->device->real_bytes);
+    }
+}
+
+// All logits equal: every token takes the lowest experts, which are rank 0's, and the last rank gets no rows.
+static void a_rank_without_rows(int64_t expert_parallel, const struct device *device)
+{
+    struct side together, alone;
+    struct comm *self = comm_self();
+    side_init(&together, world, expert_parallel, device);
+    side_init(&alone, self, 1, device);
+    zero_routers(&together);
+    zero_routers(&alone);
+    struct outcome a = gradients(&together, 0), b = gradients(&alone, 0);
+    for (int64_t e = 0; e < experts; e++)
+        REQUIRE((a.counts[e] == 0) == (e >= TOP_K), "expert %" PRId64 " got %" PRId64 " rows", e, a.counts[e]);
+    compare(&a, &b, 0);
+    compare_tensors(&together, &alone);
+    side_release(&together);
+    side_release(&alone);
+    self->ops->free(self);
+}
+
+// Rows and probabilities, forth and back, forward and backward. What a rank sends back is what it got, so the sum over ranks is exact.
+static void bytes_exchanged(int64_t expert_parallel, const struct device *device)
+{
+    struct side side;
+    side_init(&side, world, expert_parallel, device);
+    gradients(&side, 0);
+    int64_t T = SEQUENCES * TINY_SEQUENCE, micro_batches = SEQUENCES_A_STEP / SEQUENCES, real = (int64_t)device->real_bytes;
+    int64_t wanted = micro_batches * TINY_LAYERS * (4 * T * TOP_K * TINY_HIDDEN + 2 * T * TOP_K) * real;
+    struct volume_cost cost;
+    volume_cost(&cost, &side.spec, &side.parallel.layout);
+    REQUIRE(cost.alltoall_total * world->size == wanted, "planned %" PRId64 " bytes a rank", cost.alltoall_total);
+    int64_t counted = side.parallel.ep->alltoall_bytes + side.parallel.dp->alltoall_bytes + side.parallel.edp->alltoall_bytes;
+    all_reduce_integers(world, &counted, 1);
+    if (world->rank == 0)
+        printf("all-to-all of a step: %" PRId64 " bytes over all ranks\n", counted);
+    REQUIRE(counted == wanted, "all-to-all: %" PRId64 " bytes over all ranks, by formula %" PRId64, counted, wanted);
+    side_release(&side);
+}
+
+int main(int argc, char **argv)
+{
+    int64_t expert_parallel = argc > 2 ? strtol(argv[1], NULL, 10) : 0;
+    experts = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
+    world = comm_world();
+    REQUIRE(expert_parallel > 1 && world->size >= expert_parallel, "started with %" PRId64 " ranks", world->size);
+    REQUIRE(experts >= expert_parallel && experts <= EXPERTS_MAX, "started with %" PRId64 " experts", experts);
+    struct device_memory memory = *device_reference()->memory;
+    struct device device = *device_reference();
+    device.memory = &memory;
+    if (argc > 3 && !strcmp(argv[3], "staged"))
+        memory.host_view = no_view;
+
+    eight_steps(expert_parallel, &device);
+    a_rank_without_rows(expert_parallel, &device);
+    bytes_exchanged(expert_parallel, &device);
+    if (world->rank == 0)
+        printf("%" PRId64 " ranks, expert parallel %" PRId64 ": as one rank\n", world->size, expert_parallel);
+    comm_finish(world);
+    return 0;
+}

@@ -1,0 +1,120 @@
+// Prints loss, balance losses and every gradient of one micro batch of a small model as JSON, for PyTorch to judge:
+//   model_probe layers=2 hidden=12 … device=reference_f64
+#include "schema/base/json.h"
+#include "tests/train/tiny_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const *words;
+static size_t word_count;
+
+static const char *word(const char *key)
+{
+    size_t length = strlen(key);
+    for (size_t i = 0; i < word_count; i++)
+        if (!strncmp(words[i], key, length) && words[i][length] == '=')
+            return words[i] + length + 1;
+    fprintf(stderr, "model_probe: %s=… is missing\n", key);
+    exit(2);
+}
+
+static int64_t number(const char *key)
+{
+    return strtoll(word(key), NULL, 10);
+}
+
+static void make_spec(struct spec *spec)
+{
+    tiny_spec(spec, &(struct tiny){.experts = number("experts"), .top_k = number("top_k"), .layer_frequency = number("layer_frequency"),
+        .pre_softmax = number("pre_softmax"), .untied = number("untied"), .balance = strtod(word("balance"), NULL),
+        .micro_batch = number("micro_batch")});
+    spec->model.layers = number("layers");
+    spec->model.hidden_size = number("hidden");
+    spec->model.ffn_hidden_size = number("ffn");
+    spec->model.attention_heads = number("heads");
+    spec->model.kv_heads = number("groups");
+    spec->model.head_dim = number("head_dim");
+    spec->model.vocab_size = number("vocab");
+    spec->data.sequence_length = number("sequence");
+    spec->model.moe.expert_ffn_hidden_size = number("expert_ffn");
+}
+
+static const struct device *find_device(const char *name)
+{
+    if (!strcmp(name, "reference_f64"))
+        return device_reference_f64();
+    return !strcmp(name, "cpu") ? device_cpu(2) : device_reference();
+}
+
+static struct json *numbers(const double *values, size_t count)
+{
+    struct json *array = js_array();
+    for (size_t i = 0; i < count; i++)
+        js_append(array, js_real(values[i]));
+    return array;
+}
+
+static struct json *gradients_of(const struct model *model)
+{
+    struct json *object = js_object();
+    for (size_t i = 0; i < model->table.count; i++) {
+        const struct param *param = &model->table.items[i];
+        size_t count = param_elements(param);
+        double *values = tiny_read(model, model_gradient(model, param), count);
+        js_set(object, param->name, numbers(values, count));
+        free(values);
+    }
+    return object;
+}
+
+static struct json *result_of(struct model *model)
+{
+    const struct spec *spec = model->spec;
+    size_t tokens_count = (size_t)(spec->training.micro_batch_size * spec->data.sequence_length), layers = (size_t)spec->model.layers;
+    int32_t *tokens = allocate(tokens_count, sizeof *tokens), *targets = allocate(tokens_count, sizeof *targets);
+    int64_t micro_batches, *counts = allocate(layers * (size_t)spec->model.moe.experts, sizeof *counts);
+    double *balance = allocate(layers, sizeof *balance);
+    tiny_tokens(spec, tokens, targets, 0, spec->training.micro_batch_size);
+
+    struct json *result = js_object();
+    js_set(result, "loss", js_real(model_forward(model, tokens, targets, true, 1)));
+    model_backward(model);
+    model_statistics(model, counts, balance, &micro_batches);
+    js_set(result, "balance", numbers(balance, layers));
+    js_set(result, "gradients", gradients_of(model));
+    free(tokens);
+    free(targets);
+    free(counts);
+    free(balance);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    words = (const char *const *)argv + 1;
+    word_count = (size_t)argc - 1;
+    struct spec spec;
+    struct parallel parallel;
+    struct model *model;
+    struct error err = {{0}};
+    make_spec(&spec);
+    struct comm *world = comm_self();
+    if (parallel_init(&parallel, &spec, world, &err) < 0 || model_new(&model, &spec, find_device(word("device")), &parallel, &err) < 0) {
+        fprintf(stderr, "model_probe: %s\n", err.text);
+        return 1;
+    }
+    tiny_values(model, strtod(word("deviation"), NULL));
+    struct json *result = result_of(model);
+    struct text text;
+    text_init(&text, 64 << 20);
+    js_write(&text, result);
+    puts(text.at);
+    text_release(&text);
+    js_free(result);
+    model_free(model);
+    parallel_release(&parallel);
+    comm_finish(world);
+    return 0;
+}

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""The model written a second time, in PyTorch and in double, from its description and not from our code: it judges loss, balance losses
+and every gradient.
+
+  torch_model.py --golden FOLDER     writes the golden vectors that tests/train/golden.c checks without PyTorch
+  torch_model.py --fresh FOLDER      the golden vectors are what this script makes
+  torch_model.py --judge PROBE       runs the C program PROBE on more models and compares every gradient
+"""
+import argparse
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+
+import torch
+import torch.nn.functional as F
+
+MASK = (1 << 64) - 1
+DEFAULTS = dict(layers=2, hidden=12, ffn=20, heads=2, groups=1, head_dim=6, vocab=19, sequence=5, micro_batch=2, untied=0, experts=0,
+                top_k=0, expert_ffn=10, pre_softmax=0, layer_frequency=1, balance=0.0, deviation=0.5)
+
+GOLDEN = {
+    "dense": dict(),
+    "moe": dict(experts=4, top_k=2, balance=0.3, untied=1),
+    "moe-pre-softmax": dict(experts=4, top_k=2, balance=0.1, pre_softmax=1, layer_frequency=2),
+}
+
+JUDGED = [
+    dict(layers=3, hidden=24, ffn=40, heads=6, groups=2, head_dim=4, vocab=101, sequence=17, micro_batch=3),
+    dict(layers=1, hidden=16, heads=4, groups=4, head_dim=4, untied=1, sequence=1, micro_batch=5, deviation=1.0),
+    dict(hidden=20, heads=3, groups=1, head_dim=8, experts=7, top_k=3, expert_ffn=9, balance=0.02, sequence=13),
+    dict(experts=8, top_k=8, expert_ffn=6, balance=1.0, untied=1, sequence=11),
+    dict(experts=16, top_k=1, pre_softmax=1, expert_ffn=8, balance=0.5, sequence=9, micro_batch=4),
+    dict(layers=4, experts=6, top_k=2, pre_softmax=1, layer_frequency=3, balance=0.0, deviation=0.2),
+]
+
+
+# ---- values that the C tests make by the same rule ----
+
+def random01(seed, index):
+    z = (seed * 0x9E3779B97F4A7C15 + index + 1) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = (z * 0x9E3779B97F4A7C15 + seed) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    z ^= z >> 31
+    return (z >> 11) * 2.0 ** -53
+
+
+def fnv(name):
+    value = 14695981039346656037
+    for byte in name.encode():
+        value = ((value ^ byte) * 1099511628211) & MASK
+    return value
+
+
+def values(name, shape, deviation):
+    seed, count = fnv(name), math.prod(shape)
+    centred = [(random01(seed, i) - 0.5) * math.sqrt(12) for i in range(count)]
+    flat = [1 + 0.2 * c for c in centred] if name.endswith("norm.weight") else [deviation * c for c in centred]
+    return torch.tensor(flat, dtype=torch.float64).reshape(shape).requires_grad_(True)
+
+
+def batch(c):
+    at = [[b * (c["sequence"] + 1) + s for s in range(c["sequence"])] for b in range(c["micro_batch"])]
+    tokens = [[int(random01(7, i) * c["vocab"]) for i in row] for row in at]
+    targets = [[-1 if i % 7 == 3 else int(random01(7, i + 1) * c["vocab"]) for i in row] for row in at]
+    return torch.tensor(tokens), torch.tensor(targets)
+
+
+def is_moe(c, layer):
+    return c["experts"] > 0 and layer % c["layer_frequency"] == 0
+
+
+def shapes(c):
+    hidden, wide, narrow = c["hidden"], c["heads"] * c["head_dim"], c["groups"] * c["head_dim"]
+    yield "model.embed_tokens.weight", (c["vocab"], hidden)
+    for layer in range(c["layers"]):
+        at = f"model.layers.{layer}."
+        yield at + "input_layernorm.weight", (hidden,)
+        yield at + "post_attention_layernorm.weight", (hidden,)
+        for name, rows, columns in (("q", wide, hidden), ("k", narrow, hidden), ("v", narrow, hidden), ("o", hidden, wide)):
+            yield at + f"self_attn.{name}_proj.weight", (rows, columns)
+        if not is_moe(c, layer):
+            for name in ("gate", "up"):
+                yield at + f"mlp.{name}_proj.weight", (c["ffn"], hidden)
+            yield at + "mlp.down_proj.weight", (hidden, c["ffn"])
+            continue
+        yield at + "block_sparse_moe.gate.weight", (c["experts"], hidden)
+        for expert in range(c["experts"]):
+            for name in ("w1", "w3"):
+                yield at + f"block_sparse_moe.experts.{expert}.{name}.weight", (c["expert_ffn"], hidden)
+            yield at + f"block_sparse_moe.experts.{expert}.w2.weight", (hidden, c["expert_ffn"])
+    yield "model.norm.weight", (hidden,)
+    if c["untied"]:
+        yield "lm_head.weight", (c["vocab"], hidden)
+
+
+# ---- the model ----
+
+def norm(x, weight):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight
+
+
+def rotate(x):
+    """Half-split rotary positions over (..., S, D), written with complex numbers."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    turned = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat((turned.real, turned.imag), -1)
+
+
+def attention(c, p, at, x):
+    B, S, _ = x.shape
+    q, k, v = (F.linear(x, p[at + f"self_attn.{n}_proj.weight"]).view(B, S, -1, c["head_dim"]).transpose(1, 2) for n in "qkv")
+    k, v = (t.repeat_interleave(c["heads"] // c["groups"], 1) for t in (rotate(k), v))
+    scores = rotate(q) @ k.transpose(-1, -2) / math.sqrt(c["head_dim"])
+    blocked = torch.ones(S, S, dtype=torch.bool).triu(1)
+    out = scores.masked_fill(blocked, -math.inf).softmax(-1) @ v
+    return F.linear(out.transpose(1, 2).reshape(B, S, -1), p[at + "self_attn.o_proj.weight"])
+
+
+def experts(c, p, at, x):
+    """Every expert over every token, weighted by a (T, E) matrix that is zero where a token did not choose it."""
+    T, E, K = x.shape[0], c["experts"], c["top_k"]
+    logits = F.linear(x, p[at + "gate.weight"])
+    scores = logits.softmax(-1)
+    chosen = torch.zeros(T, E, dtype=torch.bool).scatter(1, logits.topk(K, -1).indices, True)
+    if c["pre_softmax"]:
+        weight = scores * chosen
+    else:
+        weight = logits.masked_fill(~chosen, -math.inf).softmax(-1)
+    balance = E / (K * T * T) * (scores.sum(0) * chosen.sum(0)).sum()
+    out = 0
+    for e in range(E):
+        w1, w2, w3 = (p[at + f"experts.{e}.w{n}.weight"] for n in (1, 2, 3))
+        out = out + weight[:, e:e + 1] * F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)
+    return out, balance
+
+
+def run(config):
+    c = dict(DEFAULTS, **config)
+    p = {name: values(name, shape, c["deviation"]) for name, shape in shapes(c)}
+    tokens, targets = batch(c)
+    x = p["model.embed_tokens.weight"][tokens]
+    balances = []
+    for layer in range(c["layers"]):
+        at = f"model.layers.{layer}."
+        x = x + attention(c, p, at, norm(x, p[at + "input_layernorm.weight"]))
+        h = norm(x, p[at + "post_attention_layernorm.weight"])
+        if is_moe(c, layer):
+            y, balance = experts(c, p, at + "block_sparse_moe.", h.flatten(0, 1))
+            x, balances = x + y.view_as(x), balances + [balance]
+        else:
+            gate, up, down = (p[at + f"mlp.{n}_proj.weight"] for n in ("gate", "up", "down"))
+            x = x + F.linear(F.silu(F.linear(h, gate)) * F.linear(h, up), down)
+            balances.append(torch.zeros((), dtype=torch.float64))
+    logits = F.linear(norm(x, p["model.norm.weight"]), p["lm_head.weight" if c["untied"] else "model.embed_tokens.weight"])
+    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+    (loss + c["balance"] * sum(balances)).backward()
+    return {"loss": loss.item(), "balance": [b.item() for b in balances],
+            "gradients": {name: t.grad.flatten().tolist() for name, t in p.items()}}
+
+
+# ---- golden vectors, and the judge ----
+
+def script_hash():
+    with open(__file__, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def golden(name):
+    result = run(GOLDEN[name])
+    short = lambda numbers: [float(f"{n:.11g}") for n in numbers]
+    return {"script": "tests/peers/torch_model.py", "script_sha256": script_hash(), "torch": torch.__version__,
+            "config": dict(DEFAULTS, **GOLDEN[name]), "loss": result["loss"], "balance": result["balance"],
+            "gradients": {n: short(g) for n, g in result["gradients"].items()}}
+
+
+def write_golden(folder):
+    os.makedirs(folder, exist_ok=True)
+    compact = lambda value: json.dumps(value, separators=(",", ":"))
+    for name in GOLDEN:
+        result = golden(name)
+        gradients = ",\n".join(f"{json.dumps(n)}:{compact(g)}" for n, g in result.pop("gradients").items())
+        with open(f"{folder}/{name}.json", "w") as file: # a tensor a line
+            file.write(compact(result)[:-1] + ',\n"gradients":{\n' + gradients + "}}\n")
+
+
+def differences(name, got, wanted, tolerance):
+    """How far apart, and a line for each tensor that is too far."""
+    worst, lines = 0.0, []
+    for tensor in wanted["gradients"]:
+        a, b = got["gradients"][tensor], wanted["gradients"][tensor]
+        scale = max(map(abs, b)) or 1.0
+        error = max(abs(x - y) for x, y in zip(a, b, strict=True)) / scale
+        worst = max(worst, error)
+        if not error <= tolerance:
+            lines.append(f"{name}: {tensor} differs by {error:.3g} of its largest gradient")
+    for what in ("loss", "balance"):
+        a, b = ([r[what]] if what == "loss" else r[what] for r in (got, wanted))
+        error = max(abs(x - y) / max(1.0, abs(y)) for x, y in zip(a, b, strict=True))
+        if not error <= tolerance:
+            lines.append(f"{name}: {what} {a}, PyTorch {b}")
+    if set(got["gradients"]) != set(wanted["gradients"]):
+        lines.append(f"{name}: other tensors: {sorted(set(got['gradients']) ^ set(wanted['gradients']))}")
+    return worst, lines
+
+
+def fresh(folder):
+    lines = []
+    for name in GOLDEN:
+        with open(f"{folder}/{name}.json") as file:
+            stored = json.load(file)
+        worst, more = differences(name, stored, golden(name), 1e-10)
+        if stored["script_sha256"] != script_hash():
+            more.append(f"{name}: made by another version of this script; run it with --golden {folder}")
+        print(f"golden {name}: differs by at most {worst:.2g}")
+        lines += more
+    return lines
+
+
+def judge(probe):
+    lines = []
+    for config in list(GOLDEN.values()) + JUDGED:
+        wanted = run(config)
+        name = " ".join(f"{k}={v}" for k, v in config.items()) or "dense"
+        for device, tolerance in (("reference_f64", 1e-9), ("reference", 2e-4), ("cpu", 2e-4)):
+            words = [f"{k}={v}" for k, v in dict(DEFAULTS, **config).items()] + [f"device={device}"]
+            done = subprocess.run([probe, *words], capture_output=True, text=True)
+            if done.returncode:
+                lines.append(f"{name}: {probe} ended with {done.returncode}: {done.stderr.strip()}")
+                continue
+            worst, more = differences(f"{name} on {device}", json.loads(done.stdout), wanted, tolerance)
+            print(f"{device:14s} {worst:8.2g}  {name}")
+            lines += more
+    return lines
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--golden", metavar="FOLDER")
+    arguments.add_argument("--fresh", metavar="FOLDER")
+    arguments.add_argument("--judge", metavar="PROBE")
+    options = arguments.parse_args()
+    lines = []
+    if options.golden:
+        write_golden(options.golden)
+    if options.fresh:
+        lines += fresh(options.fresh)
+    if options.judge:
+        lines += judge(options.judge)
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

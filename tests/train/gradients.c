@@ -1,0 +1,356 @@
+// The gradient of every parameter tensor against central finite differences in double, for dense models and Mixtures of Experts; and
+// what follows from the meaning of a micro batch, a fresh model, the guard device and a single expert.
+#include "schema/base/text.h"
+#include "tests/train/tiny_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { TOKENS_MAX = 4 * TINY_SEQUENCE, SAMPLES = 8, ALL_OF = 64 };
+
+struct fixture {
+    struct spec spec;
+    struct comm *world;
+    struct parallel parallel;
+    struct model *model;
+    int32_t tokens[TOKENS_MAX], targets[TOKENS_MAX];
+};
+
+static void set_up(struct fixture *f, const struct tiny *tiny, const struct device *device, double deviation)
+{
+    struct error err = {{0}};
+    tiny_spec(&f->spec, tiny);
+    f->world = comm_self();
+    assert_int_equal(parallel_init(&f->parallel, &f->spec, f->world, &err), 0);
+    assert_int_equal(model_new(&f->model, &f->spec, device, &f->parallel, &err), 0);
+    if (deviation > 0)
+        tiny_values(f->model, deviation);
+    tiny_tokens(&f->spec, f->tokens, f->targets, 0, f->spec.training.micro_batch_size);
+}
+
+static void tear_down(struct fixture *f)
+{
+    model_free(f->model);
+    parallel_release(&f->parallel);
+    comm_finish(f->world);
+}
+
+// Cross-entropy plus the balance losses with their coefficient: what the gradients are the gradient of. Gradients are left as they were.
+static double whole_loss(struct fixture *f)
+{
+    int64_t micro_batches, *counts = allocate((size_t)(TINY_LAYERS * f->spec.model.moe.experts), sizeof *counts);
+    double balance[TINY_LAYERS], coefficient = f->spec.model.moe.losses_count ? f->spec.model.moe.losses[0].coefficient : 0;
+    model_statistics_reset(f->model);
+    double loss = model_forward(f->model, f->tokens, f->targets, true, 1);
+    model_statistics(f->model, counts, balance, &micro_batches);
+    assert_int_equal(micro_batches, 1);
+    for (size_t layer = 0; layer < TINY_LAYERS; layer++)
+        loss += coefficient * balance[layer];
+    free(counts);
+    return loss;
+}
+
+static double nudged_loss(struct fixture *f, void *at, double value)
+{
+    f->model->device->ops->from_double(at, &value, 1);
+    return whole_loss(f);
+}
+
+// All elements of a small tensor, some of a large one. Returns the largest error relative to the tensor's largest gradient.
+static double check_tensor(struct fixture *f, const struct param *param, const double *gradient)
+{
+    size_t count = param_elements(param), checks = count <= ALL_OF ? count : SAMPLES;
+    double largest = 0, worst = 0, step = 1e-5;
+    for (size_t j = 0; j < count; j++)
+        largest = fmax(largest, fabs(gradient[j]));
+    assert_true(largest > 0 || param->expert >= 0); // an expert may get no token
+    largest = largest > 0 ? largest : 1;
+    for (size_t check = 0; check < checks; check++) {
+        size_t j = checks == count ? check : (size_t)(tiny_random((uint64_t)(param->layer + 10), 100 * (uint64_t)param->kind + check) * (double)count);
+        void *at = real_at(f->model->device, model_param(f->model, param), j);
+        double value;
+        f->model->device->ops->to_double(&value, at, 1);
+        double above = nudged_loss(f, at, value + step), below = nudged_loss(f, at, value - step);
+        f->model->device->ops->from_double(at, &value, 1);
+        double error = fabs((above - below) / (2 * step) - gradient[j]) / largest;
+        if (error > 1e-6)
+            print_error("%s[%zu]: gradient %.10g, finite difference %.10g\n", param->name, j, gradient[j], (above - below) / (2 * step));
+        worst = fmax(worst, error);
+    }
+    return worst;
+}
+
+static void check_gradients(const struct tiny *tiny)
+{
+    struct fixture f;
+    set_up(&f, tiny, device_reference_f64(), 0.5);
+    model_zero_gradients(f.model);
+    whole_loss(&f);
+    model_backward(f.model);
+    double **gradients = allocate(f.model->table.count, sizeof *gradients), worst = 0;
+    for (size_t i = 0; i < f.model->table.count; i++) {
+        const struct param *param = &f.model->table.items[i];
+        gradients[i] = tiny_read(f.model, model_gradient(f.model, param), param_elements(param));
+    }
+    for (size_t i = 0; i < f.model->table.count; i++) {
+        worst = fmax(worst, check_tensor(&f, &f.model->table.items[i], gradients[i]));
+        free(gradients[i]);
+    }
+    free(gradients);
+    print_message("%zu tensors, worst error %.2g of the largest gradient\n", f.model->table.count, worst);
+    assert_true(worst < 1e-6);
+    tear_down(&f);
+}
+
+static void dense_tied_gradients_are_finite_differences(void **state)
+{
+    (void)state;
+    check_gradients(&(struct tiny){0});
+}
+
+static void dense_untied_gradients_are_finite_differences(void **state)
+{
+    (void)state;
+    check_gradients(&(struct tiny){.untied = true});
+}
+
+static void moe_gradients_are_finite_differences(void **state)
+{
+    (void)state;
+    check_gradients(&(struct tiny){.experts = 4, .top_k = 2, .untied = true});
+}
+
+static void moe_gradients_with_balance_loss_are_finite_differences(void **state)
+{
+    (void)state;
+    check_gradients(&(struct tiny){.experts = 4, .top_k = 2, .balance = 0.3});
+}
+
+static void moe_gradients_with_pre_softmax_are_finite_differences(void **state)
+{
+    (void)state;
+    check_gradients(&(struct tiny){.experts = 4, .top_k = 1, .pre_softmax = true, .balance = 0.3, .layer_frequency = 2});
+}
+
+static void copy_gradients(struct fixture *f, double **dense, double **experts)
+{
+    *dense = tiny_read(f->model, f->model->dense.gradients, f->model->dense.count);
+    *experts = f->model->experts.count ? tiny_read(f->model, f->model->experts.gradients, f->model->experts.count) : NULL;
+}
+
+static void micro_batches_add_up_to_the_batch(void **state)
+{
+    (void)state;
+    struct fixture whole, parts;
+    struct tiny tiny = {.experts = 4, .top_k = 2, .micro_batch = 4};
+    set_up(&whole, &tiny, device_reference_f64(), 0.5);
+    tiny.micro_batch = 2;
+    set_up(&parts, &tiny, device_reference_f64(), 0.5);
+    for (size_t t = 0; t < TOKENS_MAX; t++)
+        whole.targets[t] = whole.targets[t] < 0 ? 1 : whole.targets[t]; // so that both halves count equally many
+
+    double loss = model_forward(whole.model, whole.tokens, whole.targets, true, 1), sum = 0;
+    model_backward(whole.model);
+    for (size_t half = 0; half < 2; half++) {
+        size_t first = half * TOKENS_MAX / 2;
+        sum += model_forward(parts.model, whole.tokens + first, whole.targets + first, true, 0.5) / 2;
+        model_backward(parts.model);
+    }
+    assert_true(fabs(sum - loss) < 1e-12);
+    double *dense[2], *experts[2];
+    copy_gradients(&whole, &dense[0], &experts[0]);
+    copy_gradients(&parts, &dense[1], &experts[1]);
+    for (size_t i = 0; i < whole.model->dense.count; i++)
+        assert_true(fabs(dense[0][i] - dense[1][i]) < 1e-12);
+    for (size_t i = 0; i < whole.model->experts.count; i++)
+        assert_true(fabs(experts[0][i] - experts[1][i]) < 1e-12);
+    for (size_t i = 0; i < 2; i++)
+        free(dense[i]), free(experts[i]);
+    tear_down(&whole);
+    tear_down(&parts);
+}
+
+static void a_fresh_model_knows_nothing(void **state)
+{
+    (void)state;
+    for (int64_t experts = 0; experts <= 4; experts += 4) {
+        struct fixture f;
+        set_up(&f, &(struct tiny){.experts = experts, .top_k = 2}, device_reference(), 0);
+        double loss = model_forward(f.model, f.tokens, f.targets, false, 1);
+        assert_true(fabs(loss - log(TINY_VOCAB)) < 0.05);
+        tear_down(&f);
+    }
+}
+
+static void validation_leaves_no_trace(void **state)
+{
+    (void)state;
+    struct fixture f;
+    set_up(&f, &(struct tiny){.experts = 4, .top_k = 2, .balance = 0.1}, device_reference(), 0.5);
+    double loss = model_forward(f.model, f.tokens, f.targets, false, 1);
+    assert_true(loss > 0);
+    int64_t zeros, counts[TINY_LAYERS * 4], micro_batches;
+    double balance[TINY_LAYERS];
+    assert_true(model_gradient_norm(f.model, &zeros) == 0);
+    assert_int_equal(zeros, f.model->dense.count + f.model->experts.count);
+    model_statistics(f.model, counts, balance, &micro_batches);
+    assert_int_equal(micro_batches, 0);
+    for (size_t i = 0; i < TINY_LAYERS * 4; i++)
+        assert_int_equal(counts[i], 0);
+    tear_down(&f);
+}
+
+static void statistics_count_every_choice(void **state)
+{
+    (void)state;
+    struct fixture f;
+    set_up(&f, &(struct tiny){.experts = 4, .top_k = 2, .layer_frequency = 2}, device_reference(), 0.5);
+    for (int i = 0; i < 3; i++)
+        model_forward(f.model, f.tokens, f.targets, true, 1);
+    int64_t counts[TINY_LAYERS * 4], micro_batches, sum = 0;
+    double balance[TINY_LAYERS];
+    model_statistics(f.model, counts, balance, &micro_batches);
+    assert_int_equal(micro_batches, 3);
+    for (size_t e = 0; e < 4; e++) {
+        sum += counts[e];
+        assert_int_equal(counts[4 + e], 0); // the second layer is dense
+    }
+    assert_int_equal(sum, 3 * 2 * TINY_SEQUENCE * 2);
+    assert_true(balance[0] > 0.5 && balance[0] < 2 && balance[1] == 0);
+    tear_down(&f);
+}
+
+static void guarded_is_plain(const struct device *device)
+{
+    struct tiny tiny = {.experts = 4, .top_k = 2, .balance = 0.1, .layer_frequency = 2};
+    struct fixture plain, guarded;
+    int64_t zeros[2];
+    set_up(&plain, &tiny, device, 0.5);
+    set_up(&guarded, &tiny, device_guard(device), 0.5);
+    struct fixture *both[] = {&plain, &guarded};
+    double loss[2], norm[2];
+    for (size_t i = 0; i < 2; i++) {
+        model_zero_gradients(both[i]->model);
+        loss[i] = model_forward(both[i]->model, both[i]->tokens, both[i]->targets, true, 1);
+        model_backward(both[i]->model);
+        model_reduce_gradients(both[i]->model);
+        norm[i] = model_gradient_norm(both[i]->model, &zeros[i]);
+    }
+    assert_true(loss[0] == loss[1] && norm[0] == norm[1] && zeros[0] == zeros[1]);
+    tear_down(&guarded);
+    tear_down(&plain);
+}
+
+static void nobody_dereferences_device_memory(void **state)
+{
+    (void)state;
+    guarded_is_plain(device_reference());
+    guarded_is_plain(device_cpu(2));
+}
+
+// ---- a single expert is the dense ffn ----
+
+static const struct param *dense_twin(const struct model *dense, const struct param *param)
+{
+    switch (param->kind) {
+    case PARAM_EXPERT_GATE:
+        return param_find(&dense->table, PARAM_GATE, param->layer, -1);
+    case PARAM_EXPERT_UP:
+        return param_find(&dense->table, PARAM_UP, param->layer, -1);
+    case PARAM_EXPERT_DOWN:
+        return param_find(&dense->table, PARAM_DOWN, param->layer, -1);
+    case PARAM_ROUTER:
+        return NULL;
+    default:
+        return param_find(&dense->table, param->kind, param->layer, -1);
+    }
+}
+
+// Every element of every tensor equal (==, so that 0 and -0 are equal), and the router's gradient exactly zero.
+static void compare_twins(const struct fixture *dense, const struct fixture *single)
+{
+    for (size_t i = 0; i < single->model->table.count; i++) {
+        const struct param *param = &single->model->table.items[i], *twin = dense_twin(dense->model, param);
+        size_t count = param_elements(param);
+        double *gradient = tiny_read(single->model, model_gradient(single->model, param), count);
+        double *other = twin ? tiny_read(dense->model, model_gradient(dense->model, twin), count) : allocate(count, sizeof *other);
+        for (size_t j = 0; j < count; j++)
+            if (gradient[j] != other[j])
+                fail_msg("%s[%zu]: %.9g, dense %.9g", param->name, j, gradient[j], other[j]);
+        free(gradient);
+        free(other);
+    }
+}
+
+static void single_expert_is_dense(const struct device *device)
+{
+    struct fixture dense, single;
+    set_up(&dense, &(struct tiny){0}, device, 0.5);
+    set_up(&single, &(struct tiny){.experts = 1, .top_k = 1, .pre_softmax = true, .balance = 0.3}, device, 0.5);
+    model_free(single.model); // again, with the dense width
+    struct error err = {{0}};
+    single.spec.model.moe.expert_ffn_hidden_size = TINY_FFN;
+    assert_int_equal(model_new(&single.model, &single.spec, device, &single.parallel, &err), 0);
+    tiny_values(single.model, 0.5);
+    for (size_t i = 0; i < single.model->table.count; i++) {
+        const struct param *param = &single.model->table.items[i], *twin = dense_twin(dense.model, param);
+        if (twin)
+            device->memory->copy(model_param(single.model, param), model_param(dense.model, twin), param_elements(param) * device->real_bytes);
+    }
+    int64_t zeros[2], counts[TINY_LAYERS], micro_batches;
+    double balance[TINY_LAYERS], losses[2];
+    struct fixture *both[] = {&dense, &single};
+    double norms[2];
+    for (size_t i = 0; i < 2; i++) {
+        losses[i] = model_forward(both[i]->model, both[i]->tokens, both[i]->targets, true, 1);
+        model_backward(both[i]->model);
+        norms[i] = model_gradient_norm(both[i]->model, &zeros[i]);
+    }
+    assert_true(losses[0] == losses[1]);
+    assert_true(norms[0] == norms[1]);
+    assert_int_equal(zeros[1] - zeros[0], TINY_LAYERS * TINY_HIDDEN);
+    model_statistics(single.model, counts, balance, &micro_batches);
+    for (size_t layer = 0; layer < TINY_LAYERS; layer++)
+        assert_true(balance[layer] == 1);
+    compare_twins(&dense, &single);
+    tear_down(&dense);
+    tear_down(&single);
+}
+
+static void single_expert_is_dense_on_reference(void **state)
+{
+    (void)state;
+    single_expert_is_dense(device_reference());
+}
+
+static void single_expert_is_dense_on_cpu(void **state)
+{
+    (void)state;
+    single_expert_is_dense(device_cpu(2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dense_tied_gradients_are_finite_differences),
+        cmocka_unit_test(dense_untied_gradients_are_finite_differences),
+        cmocka_unit_test(moe_gradients_are_finite_differences),
+        cmocka_unit_test(moe_gradients_with_balance_loss_are_finite_differences),
+        cmocka_unit_test(moe_gradients_with_pre_softmax_are_finite_differences),
+        cmocka_unit_test(micro_batches_add_up_to_the_batch),
+        cmocka_unit_test(a_fresh_model_knows_nothing),
+        cmocka_unit_test(validation_leaves_no_trace),
+        cmocka_unit_test(statistics_count_every_choice),
+        cmocka_unit_test(nobody_dereferences_device_memory),
+        cmocka_unit_test(single_expert_is_dense_on_reference),
+        cmocka_unit_test(single_expert_is_dense_on_cpu),
+    };
+    return cmocka_run_group_tests_name("gradients of the model", tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+#include "tests/train/tiny_model.h"
+
+#include "schema/base/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void tiny_spec(struct spec *spec, const struct tiny *tiny)
+{
+    *spec = (struct spec){.project = "tests", .name = "tiny"};
+    spec->model = (struct spec_model){
+        .layers = TINY_LAYERS, .hidden_size = TINY_HIDDEN, .ffn_hidden_size = TINY_FFN, .attention_heads = TINY_HEADS,
+        .kv_heads = TINY_GROUPS, .head_dim = TINY_HEAD_DIM, .vocab_size = TINY_VOCAB, .tied_embeddings = !tiny->untied,
+        .norm_epsilon = 1e-5, .rope_base = 10000, .init = {0.02},
+    };
+    if (tiny->experts) {
+        spec->model.moe = (struct spec_moe){
+            .experts = tiny->experts, .top_k = tiny->top_k, .expert_ffn_hidden_size = TINY_FFN / 2, .pre_softmax = tiny->pre_softmax,
+            .layer_frequency = tiny->layer_frequency ? tiny->layer_frequency : 1,
+            .losses = {{MOE_LOSS_AUX, tiny->balance}}, .losses_count = tiny->balance != 0,
+        };
+    }
+    int64_t ranks = tiny->ranks ? tiny->ranks : 1;
+    spec->data.sequence_length = TINY_SEQUENCE;
+    spec->training.micro_batch_size = tiny->micro_batch ? tiny->micro_batch : 2;
+    spec->training.global_batch_size = spec->training.micro_batch_size * ranks;
+    spec->training.seed = 1234;
+    spec->parallelism = (struct spec_parallelism){
+        .tensor = 1, .pipeline = 1, .context = 1, .expert = tiny->expert_parallel ? tiny->expert_parallel : 1, .virtual_pipeline = 1};
+    spec->resources.nodes = 1;
+    spec->resources.ranks_per_node = ranks;
+}
+
+double tiny_random(uint64_t seed, uint64_t index)
+{
+    uint64_t z = seed * 0x9E3779B97F4A7C15u + index + 1; // SplitMix64 of a combined counter
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = z * 0x9E3779B97F4A7C15u + seed;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    return (double)(z >> 11) * 0x1p-53;
+}
+
+static uint64_t name_seed(const char *name)
+{
+    uint64_t hash = 14695981039346656037u; // FNV-1a
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+    return hash;
+}
+
+void tiny_values(struct model *model, double deviation)
+{
+    for (size_t i = 0; i < model->table.count; i++) {
+        const struct param *param = &model->table.items[i];
+        if (!param->resident)
+            continue;
+        size_t count = param_elements(param);
+        double *values = allocate(count, sizeof *values);
+        for (size_t j = 0; j < count; j++) {
+            double centred = (tiny_random(name_seed(param->name), j) - 0.5) * sqrt(12);
+            values[j] = param->init == INIT_ONES ? 1 + 0.2 * centred : deviation * centred;
+        }
+        model->device->ops->from_double(model_param(model, param), values, count);
+        free(values);
+    }
+}
+
+void tiny_tokens(const struct spec *spec, int32_t *tokens, int32_t *targets, int64_t first, int64_t count)
+{
+    int64_t S = spec->data.sequence_length;
+    double vocabulary = (double)spec->model.vocab_size;
+    for (int64_t b = 0; b < count; b++)
+        for (int64_t s = 0; s < S; s++) {
+            uint64_t at = (uint64_t)((first + b) * (S + 1) + s);
+            tokens[b * S + s] = (int32_t)(tiny_random(7, at) * vocabulary);
+            targets[b * S + s] = at % 7 == 3 ? -1 : (int32_t)(tiny_random(7, at + 1) * vocabulary);
+        }
+}
+
+double *tiny_read(const struct model *model, const void *at, size_t count)
+{
+    double *values = allocate(count, sizeof *values);
+    model->device->ops->to_double(values, at, count);
+    return values;
+}
