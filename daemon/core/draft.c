@@ -247,17 +247,21 @@ static int check_runs(struct daemon *daemon, struct drafts *drafts, const struct
 
 static int prepare_directories(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
 {
-    for (size_t i = 0; i < drafts->count; i++) {
+    char *digests = path_join(daemon->home, "digests.json"); // of large files, so that they are not hashed for each run
+    int status = 0;
+    for (size_t i = 0; i < drafts->count && status == 0; i++) {
         struct draft *draft = &drafts->at[i];
-        if (make_staging(daemon, draft, err) != 0)
-            return -1;
-        if (!draft->has_spec)
+        status = make_staging(daemon, draft, err);
+        if (status != 0 || !draft->has_spec)
             continue;
-        draft->row.provenance = provenance_collect(&draft->spec, js_get(body, "environment"), draft->staging, err);
+        struct provenance_request request = {.spec = &draft->spec, .environment = js_get(body, "environment"), .directory = draft->staging,
+            .worker = daemon->worker, .digests = digests};
+        draft->row.provenance = provenance_collect_for(&request, err);
         if (!draft->row.provenance)
-            return -1;
+            status = -1;
     }
-    return 0;
+    free(digests);
+    return status;
 }
 
 // Puts the stages in front; sibling references move with them.

@@ -241,7 +241,7 @@ static void announce(struct daemon *daemon, const struct view *view, struct watc
         return;
     char when[CLOCK_TEXT];
     clock_text(when, row.created);
-    struct json *config = row.spec ? js_copy(row.spec) : js_object();
+    struct json *config = spec_shown(&row);
     js_set(config, "_Created", js_string(when));
     js_set(config, "_Username", js_null());
     js_set(config, "_Group", js_null());

@@ -66,7 +66,7 @@ void daemon_show(struct daemon *daemon, const char *run, struct answer *answer)
         js_set(body, "attempts", attempts_json(daemon, &row));
         js_set(body, "provenance", or_object(row.provenance));
         js_set(body, "plan", or_object(row.plan));
-        js_set(body, "spec", or_object(row.spec));
+        js_set(body, "spec", spec_shown(&row));
         js_set(body, "last", series_last(daemon->series, row.run_id));
         js_set(body, "events", or_array(state_events(daemon->state, row.id, NULL)));
         js_set(body, "argv", argv ? js_keep(argv) : js_array());

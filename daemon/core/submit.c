@@ -64,15 +64,15 @@ static int write_json(const char *directory, const char *name, const struct json
     return status;
 }
 
-static void add_prefix(struct json *prefixes, const char *path)
+static void add_prefix(struct json *prefixes, const char *path, double weight)
 {
     struct json *prefix = js_object();
     js_set(prefix, "path", js_string(path));
-    js_set(prefix, "weight", js_real(1.0));
+    js_set(prefix, "weight", js_real(weight));
     js_append(prefixes, prefix);
 }
 
-// A manifest has one prefix a line; blank lines and # are skipped, relative ones are the manifest's.
+// A manifest has a prefix a line, after a weight if there is one; blank lines and # are skipped, relative ones are the manifest's.
 static int add_manifest(struct json *prefixes, const char *path, struct error *err)
 {
     struct text bytes;
@@ -85,8 +85,10 @@ static int add_manifest(struct json *prefixes, const char *path, struct error *e
         line += strspn(line, " \t");
         if (!*line || *line == '#')
             continue;
-        char *prefix = path_absolute(line, base);
-        add_prefix(prefixes, prefix);
+        size_t number = strspn(line, "0123456789.eE+-"), blank = strspn(line + number, " \t");
+        bool weighted = number && blank;
+        char *prefix = path_absolute(weighted ? line + number + blank : line, base);
+        add_prefix(prefixes, prefix, weighted ? strtod(line, NULL) : 1.0);
         free(prefix);
     }
     free(base);
@@ -101,12 +103,12 @@ static struct json *data_json(struct daemon *daemon, const struct draft *draft, 
     int status = 0;
     if (draft->key[0]) {
         char *prefix = dataset_prefix(daemon, draft->key);
-        add_prefix(prefixes, prefix);
+        add_prefix(prefixes, prefix, 1.0);
         free(prefix);
     } else if (draft->spec.data.manifest) {
         status = add_manifest(prefixes, draft->spec.data.manifest, err);
     } else {
-        add_prefix(prefixes, draft->spec.data.prefix);
+        add_prefix(prefixes, draft->spec.data.prefix, 1.0);
     }
     js_set(data, "prefixes", prefixes);
     js_set(data, "key", draft->key[0] ? js_string(draft->key) : js_null());

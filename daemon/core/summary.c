@@ -1,5 +1,6 @@
 // What is said of a run in a list, and the small tools that every answer uses.
 #include "daemon/core/core.h"
+#include "daemon/record/provenance.h"
 #include "schema/base/clock.h"
 
 #include <math.h>
@@ -58,6 +59,15 @@ void series_need(struct daemon *daemon, const struct run_row *row)
 }
 
 // ---- one run ----
+
+struct json *spec_shown(const struct run_row *row)
+{
+    struct json *shown = row->spec ? js_copy(row->spec) : js_object();
+    struct json *environment = js_get(shown, "environment");
+    if (js_kind(js_get(environment, "variables")) == JSON_KIND_OBJECT)
+        js_set(environment, "variables", provenance_mask(js_get(environment, "variables"), NULL));
+    return shown;
+}
 
 static struct json *time_json(double seconds)
 {

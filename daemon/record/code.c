@@ -25,7 +25,7 @@ static int git(const char *path, struct text *out, char **complaint, struct erro
     argv[count] = NULL;
     struct command command = {.argv = argv, .deadline_ms = GIT_DEADLINE_MS, .out = out};
     text_clear(out);
-    int status = command_run(&command, err);
+    int status = child_run(&command, err);
     if (complaint)
         *complaint = string_format("%.*s", (int)strcspn(command.complaint.at, "\n"), command.complaint.at);
     text_release(&command.complaint);

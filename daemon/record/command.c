@@ -104,7 +104,7 @@ static int wait_for(pid_t child, int *code, double deadline)
     return 0;
 }
 
-int command_run(struct command *command, struct error *err)
+int child_run(struct command *command, struct error *err)
 {
     int out[2] = {-1, -1}, complaint[2] = {-1, -1}, status = -1;
     double deadline = clock_steady() + command->deadline_ms / 1000.0;

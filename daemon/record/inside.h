@@ -8,11 +8,11 @@ struct command {
     const char *const *argv; // argv[0] is looked up on PATH; ends with NULL
     int deadline_ms;
     struct text *out;        // its stdout; what exceeds the limit is read and dropped (overflowed says so)
-    struct text complaint;   // its stderr, the beginning; made by command_run, released by the caller
+    struct text complaint;   // its stderr, the beginning; made by child_run, released by the caller
     int code;                // exit code; 128 + N after signal N
 };
 // 0 when the program ran to its end; -1 when it could not be started or was killed at the deadline. Nothing of git's environment reaches it.
-int command_run(struct command *command, struct error *err);
+int child_run(struct command *command, struct error *err);
 
 // ---- code.c, digest.c, machine.c ----
 

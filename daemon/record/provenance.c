@@ -118,7 +118,7 @@ static struct json *ask_worker(const char *worker)
     struct text out;
     text_init(&out, VERSION_MAX);
     struct command command = {.argv = argv, .deadline_ms = VERSION_DEADLINE_MS, .out = &out};
-    struct json *answer = command_run(&command, NULL) == 0 && command.code == 0 ? js_parse(out.at, out.length, NULL) : NULL;
+    struct json *answer = child_run(&command, NULL) == 0 && command.code == 0 ? js_parse(out.at, out.length, NULL) : NULL;
     text_release(&command.complaint);
     text_release(&out);
     return answer ? answer : js_null();
