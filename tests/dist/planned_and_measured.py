@@ -1,0 +1,38 @@
+"""What `plan` said and what the worker counted: parameters, resident memory and bytes of all-to-all, over layouts, with whatever routing came."""
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "train"))
+from training import MOE, SPEC, Bench, check, merge  # noqa: E402
+from support import Home  # noqa: E402
+
+LAYOUTS = {
+    "dense on 2 ranks": ({}, 2, 1),
+    "moe alone": ({"moe": MOE}, 1, 1),
+    "moe, replicas only": ({"moe": MOE}, 2, 1),
+    "moe over 2 ranks": ({"moe": MOE}, 2, 2),
+    "moe over 2 of 4 ranks": ({"moe": MOE}, 4, 2),
+    "moe over 4 ranks": ({"layers": 3, "moe": {**MOE, "top_k": 3}}, 4, 4),
+}
+
+with Bench() as bench, Home() as home:
+    for name, (model, ranks, experts) in LAYOUTS.items():
+        sections = {"model": model, "resources": {"ranks_per_node": ranks}, "parallelism": {"expert": experts},
+                    "training": {"iterations": 3, "validation": {"interval": 2, "iterations": 1}}}
+        run = bench.make("run", **json.loads(json.dumps(sections)))
+        run.train()
+        end = run.records("end")[0]
+
+        spec = merge(json.loads(json.dumps(SPEC)), json.loads(json.dumps(sections)))
+        spec["data"]["prefix"] = "/nonexistent"
+        spec["runs"] = {"run": {}}
+        plan = home.json("plan", home.spec(json.dumps(spec), "plan.yaml", with_corpus=False))["runs"][0]
+
+        check(f"{name}: parameters", {key: end["parameters"][key] for key in ("total", "active")}, plan["parameters"])
+        resident = end["parameters"]["resident_dense"] + end["parameters"]["resident_experts"]
+        check(f"{name}: bytes of parameters on a rank", 4 * resident, plan["memory"]["parameters"])
+        check(f"{name}: bytes of all-to-all a step and rank", end["alltoall_bytes_per_step"], plan["alltoall_bytes_per_step"])
+        check(f"{name}: is there an exchange", plan["alltoall_bytes_per_step"] > 0, experts > 1)
+        check(f"{name}: resident experts", end["parameters"]["resident_experts"] * experts,
+              plan["parameters"]["total"] - end["parameters"]["resident_dense"])
