@@ -29,7 +29,7 @@ int trackio_write(struct trackio *trackio, const char *project, const struct jso
 // again; rows already given may be given once more. moved may be NULL.
 int trackio_supersede(struct trackio *trackio, const char *project, const char *run_id, int64_t first_step,
     void (*moved)(void *context, int64_t step, const char *timestamp, const char *metrics), void *context, struct error *err);
-// Stores the run's config (_Username, _Created and _Group are added; a later call replaces it and keeps _Created) and one `{}` row at step 0,
+// Stores the run's config (_Username, _Created and _Group are added where it has none; a later call replaces it and keeps _Created) and one `{}` row at step 0,
 // so that the run is listed from the start.
 int trackio_announce(struct trackio *trackio, const char *project, const char *run, const char *run_id, const struct json *config, struct error *err);
 // Rows of one run with id > after_id: visit(context, id, step, wall seconds, metrics JSON). For rebuilding series, and for reading theirs. No

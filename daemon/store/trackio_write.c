@@ -157,10 +157,12 @@ struct announcement {
     const struct json *config;
 };
 
-static int created_at(struct project *project, const char *run_id, char created[CLOCK_TEXT], struct error *err)
+// When the run was made: as stored already, else as its config says, else now.
+static int created_at(struct project *project, const struct announcement *about, char created[CLOCK_TEXT], struct error *err)
 {
-    clock_text(created, clock_wall());
-    struct sql_query *query = sql_ask(project->sql, err, "SELECT created_at FROM configs WHERE run_id = ?", "t", run_id);
+    double said = clock_parse(js_string_of(js_get(about->config, "_Created"), ""));
+    clock_text(created, isnan(said) ? clock_wall() : said);
+    struct sql_query *query = sql_ask(project->sql, err, "SELECT created_at FROM configs WHERE run_id = ?", "t", about->run_id);
     int got = query ? sql_step(query, err) : -1;
     if (got > 0 && sql_text(query, 0))
         snprintf(created, CLOCK_TEXT, "%s", sql_text(query, 0));
@@ -172,10 +174,10 @@ static int insert_announcement(struct project *project, void *context, struct er
 {
     const struct announcement *about = context;
     char created[CLOCK_TEXT], log_id[HASH_HEX], name[RUN_NAME_MAX];
-    if (created_at(project, about->run_id, created, err) != 0 || run_name_now(project, about->run_id, about->run, name, err) != 0)
+    if (created_at(project, about, created, err) != 0 || run_name_now(project, about->run_id, about->run, name, err) != 0)
         return -1;
     struct json *config = about->config ? js_copy(about->config) : js_object();
-    js_set(config, "_Username", js_null());
+    js_set(config, "_Username", js_string(js_string_of(js_get(config, "_Username"), NULL)));
     js_set(config, "_Created", js_string(created));
     js_set(config, "_Group", js_string(js_string_of(js_get(config, "_Group"), NULL)));
     int status = sql_do(project->sql, err, "INSERT INTO configs(run_id, run_name, config, created_at) VALUES (?, ?, ?, ?) "
