@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int spec_arguments_load_quiet(struct spec_file *file, const struct arguments *arguments)
 {
@@ -32,13 +33,26 @@ int spec_arguments_load(struct spec_file *file, const struct arguments *argument
     return CLI_USAGE;
 }
 
+// What several runs have from their common part is said once.
+static bool was_shown(const struct spec_file *file, size_t run, const char *text)
+{
+    for (size_t i = 0; i < run; i++)
+        for (size_t j = 0; j < js_count(file->runs[i].unsupported); j++)
+            if (strcmp(js_string_of(js_get(js_at(file->runs[i].unsupported, j), "text"), ""), text) == 0)
+                return true;
+    return false;
+}
+
 int spec_arguments_require_runnable(const struct spec_file *file)
 {
     size_t refused = 0;
     for (size_t i = 0; i < file->count; i++) {
         const struct json *list = file->runs[i].unsupported;
-        for (size_t j = 0; j < js_count(list); j++, refused++)
-            fputs(js_string_of(js_get(js_at(list, j), "text"), ""), stderr);
+        for (size_t j = 0; j < js_count(list); j++, refused++) {
+            const char *text = js_string_of(js_get(js_at(list, j), "text"), "");
+            if (!was_shown(file, i, text))
+                fputs(text, stderr);
+        }
     }
     return refused ? CLI_USAGE : CLI_DONE;
 }

@@ -191,6 +191,8 @@ void convert(struct check *check, const struct node *root, bool required)
     check->states = allocate(spec_fields_count, sizeof *check->states);
     if (root->kind != NODE_MAP) {
         problem_at(check->problems, root, "a spec is a map of keys, such as `project: NAME`");
+        for (size_t i = 0; i < spec_fields_count; i++)
+            check->states[i].bad = true;
         return;
     }
     convert_map(check, root, "");

@@ -1,5 +1,6 @@
 // The field table for readers: Markdown for people, JSON Schema for editors.
 #include "schema/spec/fields.h"
+#include "schema/base/text.h"
 
 #include <string.h>
 
@@ -207,7 +208,8 @@ struct json *spec_schema_json(void)
     // Required keys may come from a base or an overlay, so a file alone need not have them: `validate` is the judge.
     struct spec spec;
     spec_init(&spec);
-    spec.model.moe.experts = 1; // so that the defaults of model.moe are in the copy
+    spec.model.moe.experts = 1; // so that the defaults of optional sections are in the copy
+    spec.model.from.run = string_copy("any");
     spec.preflight.alltoall.present = spec.slurm.present = true;
     struct json *defaults = spec_to_json(&spec);
     spec_release(&spec);

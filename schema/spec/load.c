@@ -31,6 +31,41 @@ static char *directory_of(const char *path)
 
 static struct node *read_file(struct spec_book *book, const char *path, const struct node *asked);
 
+// Runs of two files: each run's overlays become one, in which null still removes from the common part; a run that is null is removed.
+static struct node *merge_runs(struct pool *pool, const struct node *under, const struct node *over)
+{
+    struct node *runs = node_new(pool, NODE_MAP, over->source, over->line, over->column);
+    for (size_t i = 0; i < under->count; i++) {
+        const struct node *own = node_get(over, under->keys[i]->text);
+        if (!own)
+            node_append(pool, runs, under->keys[i], under->items[i]);
+        else if (own->kind == NODE_MAP)
+            node_append(pool, runs, under->keys[i], node_merge(pool, under->items[i], own, true));
+        else if (!node_is_null(own))
+            node_append(pool, runs, under->keys[i], (struct node *)(uintptr_t)own);
+    }
+    for (size_t i = 0; i < over->count; i++)
+        if (!node_get(under, over->keys[i]->text))
+            node_append(pool, runs, over->keys[i], over->items[i]);
+    return runs;
+}
+
+static struct node *merge_files(struct pool *pool, const struct node *under, const struct node *own)
+{
+    const struct node *under_runs = node_get(under, "runs"), *own_runs = node_get(own, "runs");
+    struct node *merged = node_merge(pool, node_without(pool, under, "runs"), node_without(pool, node_without(pool, own, "base"), "runs"), false);
+    struct node *runs = (struct node *)(uintptr_t)(own_runs ? own_runs : under_runs);
+    if (!runs || node_is_null(runs))
+        return merged;
+    if (own_runs && under_runs && own_runs->kind == NODE_MAP && under_runs->kind == NODE_MAP)
+        runs = merge_runs(pool, under_runs, own_runs);
+    const struct node *from = own_runs ? own : under;
+    for (size_t i = 0; i < from->count; i++)
+        if (strcmp(from->keys[i]->text, "runs") == 0)
+            node_append(pool, merged, from->keys[i], runs);
+    return merged;
+}
+
 // The tree that `base:` names, under this file's own.
 static struct node *inherit(struct spec_book *book, const struct source *source, struct node *root)
 {
@@ -40,7 +75,7 @@ static struct node *inherit(struct spec_book *book, const struct source *source,
         return NULL;
     }
     char *directory = directory_of(source->path);
-    char *path = path_join(directory, base->text);
+    char *path = strchr(source->path, '/') ? path_join(directory, base->text) : string_copy(base->text);
     struct node *under = NULL;
     if (book->sources_count >= SPEC_BASE_MAX)
         problem_at(&book->problems, base, "`base`: more than %d files inherit from each other", SPEC_BASE_MAX);
@@ -48,7 +83,7 @@ static struct node *inherit(struct spec_book *book, const struct source *source,
         under = read_file(book, path, base);
     free(path);
     free(directory);
-    return under ? node_merge(book->pool, under, node_without(book->pool, root, "base")) : NULL;
+    return under ? merge_files(book->pool, under, root) : NULL;
 }
 
 // asked: the `base:` that names this file; NULL for the first. NULL with a problem recorded.
@@ -246,10 +281,10 @@ static void resolve(struct spec_file *file, struct node *root, const char *const
     for (size_t i = 0; i < count; i++) {
         if (!is_chosen(names[i], only, only_count))
             continue;
-        struct node *tree = overlays[i] ? node_merge(book->pool, common, (struct node *)(uintptr_t)overlays[i]) : common;
+        struct node *tree = overlays[i] ? node_merge(book->pool, common, overlays[i], false) : common;
         for (size_t j = 0; j < option_count; j++)
             if (options[j])
-                tree = node_merge(book->pool, tree, options[j]);
+                tree = node_merge(book->pool, tree, options[j], false);
         resolve_run(file, tree, names[i]);
     }
 }

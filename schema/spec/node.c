@@ -171,14 +171,14 @@ struct node *node_from_json(struct pool *pool, const struct source *source, cons
     return from_json(pool, source, json, 1, &budget);
 }
 
-static void append_merged(struct pool *pool, struct node *merged, struct node *key, const struct node *under, struct node *over)
+static void append_merged(struct pool *pool, struct node *merged, struct node *key, const struct node *under, struct node *over, bool keep_nulls)
 {
-    if (node_is_null(over))
+    if (node_is_null(over) && !keep_nulls)
         return;
-    node_append(pool, merged, key, over->kind == NODE_MAP ? node_merge(pool, under, over) : over);
+    node_append(pool, merged, key, over->kind == NODE_MAP ? node_merge(pool, under, over, keep_nulls) : over);
 }
 
-struct node *node_merge(struct pool *pool, const struct node *under, const struct node *over)
+struct node *node_merge(struct pool *pool, const struct node *under, const struct node *over, bool keep_nulls)
 {
     if (under && under->kind != NODE_MAP)
         under = NULL;
@@ -186,14 +186,16 @@ struct node *node_merge(struct pool *pool, const struct node *under, const struc
     struct node *merged = node_new(pool, NODE_MAP, place->source, place->line, place->column);
     for (size_t i = 0; under && i < under->count; i++) {
         size_t at = find(over, under->keys[i]->text);
-        if (at == (size_t)-1)
+        if (at == (size_t)-1) {
             node_append(pool, merged, under->keys[i], under->items[i]);
-        else
-            append_merged(pool, merged, over->items[at]->kind == NODE_MAP ? under->keys[i] : over->keys[at], under->items[i], over->items[at]);
+            continue;
+        }
+        struct node *key = over->items[at]->kind == NODE_MAP ? under->keys[i] : over->keys[at];
+        append_merged(pool, merged, key, under->items[i], over->items[at], keep_nulls);
     }
     for (size_t i = 0; i < over->count; i++)
         if (find(under, over->keys[i]->text) == (size_t)-1)
-            append_merged(pool, merged, over->keys[i], NULL, over->items[i]);
+            append_merged(pool, merged, over->keys[i], NULL, over->items[i], keep_nulls);
     return merged;
 }
 

@@ -54,8 +54,9 @@ bool node_is_null(const struct node *node);                                 // p
 // The tree of a JSON value. NULL where it is deeper or larger than a file may be.
 struct node *node_from_json(struct pool *pool, const struct source *source, const struct json *json);
 
-// `over` laid upon `under` (a map, or NULL): maps are merged key by key, everything else is replaced, null removes.
-struct node *node_merge(struct pool *pool, const struct node *under, const struct node *over);
+// `over` laid upon `under` (a map, or NULL): maps are merged key by key, everything else is replaced, null removes. Of two overlays that
+// are to become one, a null stays: it removes later.
+struct node *node_merge(struct pool *pool, const struct node *under, const struct node *over, bool keep_nulls);
 // A copy of a map without one of its keys (absent is fine). Children are shared.
 struct node *node_without(struct pool *pool, const struct node *map, const char *key);
 

@@ -268,8 +268,41 @@ static void check_resources(struct check *check)
             spec->training.recompute.layers, spec->model.layers);
 }
 
+enum { EXPERTS_MAX = 1 << 18 }; // over all layers: each has a row or three in the parameter table
+
+// Sizes that no machine holds: refused here, so that the arithmetic behind a plan stays within its integers.
+static void check_sizes(struct check *check)
+{
+    static const double parameters_max = 1e14, values_max = 1e15, tokens_max = 1e17;
+    const struct spec *spec = check->spec;
+    const struct spec_model *model = &spec->model;
+    if (!good(check, "model", "model.layers", "model.hidden_size", "model.ffn_hidden_size", "model.attention_heads", "model.kv_heads",
+            "model.head_dim", "model.vocab_size", "model.moe", "model.moe.experts", "model.moe.expert_ffn_hidden_size", "model.moe.top_k",
+            "data.sequence_length", "training.micro_batch_size", "training.global_batch_size", "training.iterations", "parallelism.expert", NULL))
+        return;
+    double layers = (double)model->layers, hidden = (double)model->hidden_size, experts = (double)model->moe.experts;
+    double heads = (double)(model->attention_heads + model->kv_heads) * (double)model->head_dim;
+    double ffn = experts > 0 ? (double)model->moe.expert_ffn_hidden_size : (double)model->ffn_hidden_size;
+    double parameters = layers * hidden * (2 * heads + 3 * ffn * (experts > 0 ? experts : 1) + experts) + 2 * hidden * (double)model->vocab_size;
+    double tokens = (double)spec->training.micro_batch_size * (double)spec->data.sequence_length;
+    double rows = experts > 0 ? (double)model->moe.top_k * (double)spec->parallelism.expert : 1;
+    double values = tokens * (layers * (8 * hidden + 4 * heads + rows * (4 * hidden + 4 * ffn)) + 2 * (double)model->vocab_size) +
+        tokens * (double)model->attention_heads * (double)spec->data.sequence_length * layers;
+    double all = (double)spec->training.iterations * (double)spec->training.global_batch_size * (double)spec->data.sequence_length;
+    if (parameters > parameters_max)
+        check_at(check, "model", false, "the model has about %.1e parameters; %.0e are the most", parameters, parameters_max);
+    if (layers * experts > EXPERTS_MAX)
+        check_at(check, "model.moe.experts", false, "%" PRId64 " experts in each of %" PRId64 " layers; %d over all layers are the most",
+            model->moe.experts, model->layers, EXPERTS_MAX);
+    if (values > values_max)
+        check_at(check, "training.micro_batch_size", false, "a micro batch has about %.1e activations; %.0e are the most", values, values_max);
+    if (all > tokens_max)
+        check_at(check, "training.iterations", false, "the run trains on %.1e tokens; %.0e are the most", all, tokens_max);
+}
+
 void check_rules(struct check *check)
 {
+    check_sizes(check);
     check_project(check);
     check_model(check);
     check_moe(check);

@@ -152,7 +152,13 @@ static bool convert_strings(struct check *check, const struct field *field, cons
     return good;
 }
 
-// Keys become names of environment variables: no '=' in them, and not empty.
+// What a job may set: letters, digits and '_', not a variable by which the daemon marks its processes.
+static bool is_variable_name(const char *name)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    return *name && !(*name >= '0' && *name <= '9') && name[strspn(name, letters)] == 0 && strncmp(name, "SWITCHYARD_", 11) != 0;
+}
+
 static bool convert_pairs(struct check *check, const struct field *field, const struct node *node)
 {
     bool good = true;
@@ -160,8 +166,9 @@ static bool convert_pairs(struct check *check, const struct field *field, const 
     for (size_t i = 0; i < node->count; i++) {
         const struct node *key = node->keys[i], *item = node->items[i];
         char *string = NULL;
-        if (!*key->text || strchr(key->text, '='))
-            problem_at(check->problems, key, "`%s`: `%.60s` is no name of a variable", field->path, key->text);
+        if (!is_variable_name(key->text))
+            problem_at(check->problems, key, "`%s`: `%.60s` is no name that a job may set (letters, digits and `_`, not SWITCHYARD_…)",
+                field->path, key->text);
         else if (item->kind != NODE_SCALAR || node_is_null(item))
             problem_at(check->problems, item, "`%s.%.60s` expects a string", field->path, key->text);
         else

@@ -53,6 +53,16 @@ static yaml_mark_t mark_of_offset(const struct builder *builder, size_t offset)
     return mark;
 }
 
+// Whether the line of a fault has a ${NAME}: inside [] and {} YAML takes its brace for a map.
+static bool has_variable(const struct builder *builder, yaml_mark_t mark)
+{
+    const char *at = builder->source->bytes.at + builder->column_offset;
+    for (size_t line = 0; line < mark.line && at; line++)
+        at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL;
+    const char *variable = at ? strstr(at, "${") : NULL;
+    return variable && !memchr(at, '\n', (size_t)(variable - at));
+}
+
 static void syntax_fault(struct builder *builder)
 {
     const yaml_parser_t *parser = &builder->parser;
@@ -60,7 +70,9 @@ static void syntax_fault(struct builder *builder)
     if (parser->error == YAML_READER_ERROR) {
         fault(builder, mark_of_offset(builder, parser->problem_offset), "not UTF-8 text: %s", problem);
     } else if (parser->context) {
-        fault(builder, parser->problem_mark, "YAML: %s %s (line %zu)", problem, parser->context, parser->context_mark.line + 1);
+        bool flow = strstr(parser->context, "flow") && has_variable(builder, parser->problem_mark);
+        fault(builder, parser->problem_mark, "YAML: %s %s (line %zu)%s", problem, parser->context, parser->context_mark.line + 1,
+            flow ? "; inside braces a string with ${NAME} needs quotes" : "");
     } else {
         fault(builder, parser->problem_mark, "YAML: %s", problem);
     }

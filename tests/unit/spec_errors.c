@@ -1,0 +1,512 @@
+// Every way in which a spec can be wrong, with the exact text that a user reads.
+#include "tests/unit/spec_support.h"
+
+// ---- what one value of one key may be ----
+
+struct slip {
+    const char *line;     // appended to a spec that is good; its value begins after ": "
+    const char *expected; // the message, or NULL where the value is good
+};
+
+static const struct slip slips[] = {
+    {"model: {layers: 010}", "`model.layers` expects a whole number from 1 to 1024, not `010`: a leading zero is octal to some readers and decimal to others; write it without"},
+    {"model: {layers: 0o10}", "`model.layers` expects a whole number from 1 to 1024, not `0o10`: write it as a decimal number"},
+    {"model: {layers: 0x10}", "`model.layers` expects a whole number from 1 to 1024, not `0x10`: write it as a decimal number"},
+    {"model: {vocab_size: 1_000}", "`model.vocab_size` expects a whole number from 2 to 16777216, not `1_000`: YAML 1.2 has no `_` in numbers"},
+    {"model: {layers: 12:30}", "`model.layers` expects a whole number from 1 to 1024, not `12:30`: YAML 1.2 has no numbers to the base of 60"},
+    {"model: {layers: .5}", "`model.layers` expects a whole number from 1 to 1024, not `.5`: write it with digits only"},
+    {"model: {layers: 1e3}", "`model.layers` expects a whole number from 1 to 1024, not `1e3`: write it with digits only"},
+    {"model: {layers: 4.0}", "`model.layers` expects a whole number from 1 to 1024, not `4.0`: write it with digits only"},
+    {"model: {layers: \"4\"}", "`model.layers` expects a whole number from 1 to 1024, not the string `4`: numbers stand without quotes"},
+    {"model: {layers: -4}", "`model.layers` expects a whole number from 1 to 1024, not `-4`"},
+    {"model: {layers: 1025}", "`model.layers` expects a whole number from 1 to 1024, not `1025`"},
+    {"model: {layers: 99999999999999999999}", "`model.layers` expects a whole number from 1 to 1024, not `99999999999999999999`"},
+    {"model: {layers: .nan}", "`model.layers` expects a whole number from 1 to 1024, not `.nan`: only finite numbers are taken"},
+    {"model: {layers: no}", "`model.layers` expects a whole number from 1 to 1024, not `no`"},
+    {"model: {layers: [4]}", "`model.layers` expects a whole number from 1 to 1024, not a list"},
+    {"model: {layers: {a: 4}}", "`model.layers` expects a whole number from 1 to 1024, not a map"},
+    {"model:\n  layers: ${N}", "`model.layers` expects a whole number from 1 to 1024, not `${N}`: variables are replaced in strings only"},
+    {"model: {layers: +2}", NULL},
+    {"model: {norm_epsilon: .5}", NULL},
+    {"model: {norm_epsilon: 1E-3}", NULL},
+    {"model: {norm_epsilon: .001}", NULL},
+    {"model: {norm_epsilon: 1_0.5}", "`model.norm_epsilon` expects a number greater than 0 and at most 1, not `1_0.5`: YAML 1.2 has no `_` in numbers"},
+    {"model: {norm_epsilon: 0}", "`model.norm_epsilon` expects a number greater than 0 and at most 1, not `0`"},
+    {"model: {norm_epsilon: .nan}", "`model.norm_epsilon` expects a number greater than 0 and at most 1, not `.nan`: only finite numbers are taken"},
+    {"model: {norm_epsilon: .inf}", "`model.norm_epsilon` expects a number greater than 0 and at most 1, not `.inf`: only finite numbers are taken"},
+    {"model: {norm_epsilon: 1e-}", "`model.norm_epsilon` expects a number greater than 0 and at most 1, not `1e-`"},
+    {"model: {hidden_dropout: 1}", "`model.hidden_dropout` expects a number of at least 0 and less than 1, not `1`"},
+    {"model: {bias: no}", "`model.bias` expects `true` or `false`, not `no`: write `false`"},
+    {"model: {bias: Off}", "`model.bias` expects `true` or `false`, not `Off`: write `false`"},
+    {"model: {bias: n}", "`model.bias` expects `true` or `false`, not `n`: write `false`"},
+    {"model: {bias: yes}", "`model.bias` expects `true` or `false`, not `yes`: write `true`"},
+    {"model: {bias: on}", "`model.bias` expects `true` or `false`, not `on`: write `true`"},
+    {"model: {bias: 1}", "`model.bias` expects `true` or `false`, not `1`: write `true`"},
+    {"model: {bias: \"true\"}", "`model.bias` expects `true` or `false`, not the string `true`: `true` and `false` stand without quotes"},
+    {"model: {bias: maybe}", "`model.bias` expects `true` or `false`, not `maybe`"},
+    {"model: {bias: True}", NULL},
+    {"model: {norm: rmsnrom}", "`model.norm` expects one of `rmsnorm`, `layernorm`, not `rmsnrom`: did you mean `rmsnorm`?"},
+    {"model: {norm: batch}", "`model.norm` expects one of `rmsnorm`, `layernorm`, not `batch`"},
+    {"training: {optimizer: {name: adam}}", "`training.optimizer.name` expects one of `adamw`, `sgd`, not `adam`: did you mean `adamw`?"},
+    {"resources: {time_limit: 30}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `30`: the unit is missing"},
+    {"resources: {time_limit: 12:30}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `12:30`: write hours and minutes with their letters"},
+    {"resources: {time_limit: 2 hours}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `2 hours`"},
+    {"resources: {time_limit: 0s}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `0s`: out of range"},
+    {"resources: {time_limit: 1d2h30m}", NULL},
+    {"resources: {memory: 80}", "`resources.memory` expects a size with its unit, such as 80GB or 8GiB, not `80`: the unit is missing"},
+    {"resources: {memory: 80G}", "`resources.memory` expects a size with its unit, such as 80GB or 8GiB, not `80G`: GB is 10^9 bytes, GiB is 2^30"},
+    {"resources: {memory: 80gb}", "`resources.memory` expects a size with its unit, such as 80GB or 8GiB, not `80gb`: GB is 10^9 bytes, GiB is 2^30"},
+    {"resources: {memory: 1.5B}", "`resources.memory` expects a size with its unit, such as 80GB or 8GiB, not `1.5B`: not a whole number of bytes"},
+    {"resources: {memory: 1.5 GiB}", NULL},
+    {"preflight: {alltoall: {at_least: 90}}", "`preflight.alltoall.at_least` expects a share, such as 90% or 0.9, not `90`: 90% is 0.9"},
+    {"preflight: {alltoall: {at_least: 120%}}", "`preflight.alltoall.at_least` expects a share, such as 90% or 0.9, not `120%`: more than 100% or less than 0%"},
+    {"project: a b", "`project` expects a name of 1 to 64 letters, digits, `_` and `-`, not `a b`"},
+    {"project: ../x", "`project` expects a name of 1 to 64 letters, digits, `_` and `-`, not `../x`"},
+    {"project: 12345", NULL},
+    {"project: registry-a", "`project` may not begin with `registry-`: Trackio keeps such names for itself"},
+    {"project: a_system", "`project` may not end in `_system`: Trackio keeps such names for itself"},
+    {"project: a_artifact_aliases", "`project` may not end in `_artifact_aliases`: Trackio keeps such names for itself"},
+    {"output: ~/runs", "`output` expects a path, not `~/runs`: `~` is not replaced; write ${HOME}"},
+    {"output: \"\"", "`output` expects a path, not the string ``: it is empty"},
+    {"output: $HOME/runs", "a lone `$`: write ${NAME} for an environment variable, $$ for a dollar sign"},
+    {"output: ${NO_SUCH_VARIABLE}/runs", "the environment has no variable `NO_SUCH_VARIABLE`"},
+    {"image: mine.sqsh", "`image` expects a section of keys, not `mine.sqsh`"},
+    {"image: {mounts: /a}", "`image.mounts` expects a list of strings, not `/a`"},
+    {"environment: {variables: [A]}", "`environment.variables` expects a map of names to strings, not a list"},
+    {"data: {split: [90, 10]}", "`data.split` expects a list of three numbers, not a list: training, validation, test"},
+    {"data: {split: [90, 5, 1]}", "the parts of `data.split` add up to 96, not to 100 (1 and 1000 are taken too)"},
+    {"data: {split: [0, 100, 0]}", "`data.split` leaves nothing to train on"},
+    {"model: {moe: {experts: 4, losses: {type: aux_loss}}}", "`model.moe.losses` expects a list of {type: …, coefficient: …}, not a map"},
+};
+
+// The message of a fault, whatever its place.
+static void test_values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof slips / sizeof slips[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\n%s\n", slips[i].line);
+        load_text(&file, text, NULL);
+        const char *message = js_string_of(js_get(js_at(file.problem_list, 0), "message"), NULL);
+        if (slips[i].expected && (!message || strcmp(message, slips[i].expected) != 0))
+            fail_msg("%s\n expected: %s\n actual:   %s", slips[i].line, slips[i].expected, message ? message : "(good)");
+        if (!slips[i].expected && message)
+            fail_msg("%s\n expected no fault\n actual: %s", slips[i].line, message);
+        spec_file_release(&file);
+        free(text);
+    }
+}
+
+// ---- rules between keys ----
+
+static const struct slip rules[] = {
+    {"model: {hidden_size: 66}", "`model.hidden_size` 66 is not divisible by `model.attention_heads` 4 (remainder 2)"},
+    {"model: {kv_heads: 3}", "`model.attention_heads` 4 is not divisible by `model.kv_heads` 3 (remainder 1)"},
+    {"model: {head_dim: 15}", "rotary positions need an even `model.head_dim`, and it is 15"},
+    {"model: {head_dim: 8, hidden_size: 66}", NULL},
+    {"model: {vocab_size: 256}", "`model.vocab_size` 256 is too small for the byte tokenizer: 256 bytes and the end-of-document token are 257"},
+    {"model: {moe: {experts: 4, top_k: 5}}", "`model.moe.top_k` 5 is more than `model.moe.experts` 4"},
+    {"model: {moe: {experts: 4, top_k: 1}}", "`model.moe.top_k` 1 of 4 experts needs `pre_softmax: true`: a softmax over one expert is always 1, and the router would not learn"},
+    {"model: {moe: {experts: 4, top_k: 1, pre_softmax: true}}", NULL},
+    {"model: {moe: {experts: 1, top_k: 1}}", NULL},
+    {"model: {moe: {top_k: 1}}", "the required key `model.moe.experts` is missing: a whole number from 1 to 65536 (experts of a layer)"},
+    {"model: {moe: {experts: 6, num_groups: 4, group_topk: 2}}", "`model.moe.experts` 6 is not divisible by `model.moe.num_groups` 4 (remainder 2)"},
+    {"model: {moe: {experts: 8, num_groups: 4, group_topk: 5}}", "`model.moe.group_topk` 5 is more than `model.moe.num_groups` 4"},
+    {"model: {moe: {experts: 8, num_groups: 4}}", "`model.moe.num_groups` and `model.moe.group_topk` go together"},
+    {"model: {moe: {experts: 8, top_k: 5, num_groups: 4, group_topk: 2}}", "`model.moe.top_k` 5 is more than the 4 experts of `model.moe.group_topk` 2 groups"},
+    {"model: {moe: {experts: 4, losses: [{type: aux_loss, coefficient: 1}, {type: aux_loss, coefficient: 2}]}}", "`model.moe.losses` has `aux_loss` twice"},
+    {"model: {moe: {experts: 4, losses: [{type: aux_loss}]}}", "`model.moe.losses`: an item without its `coefficient`"},
+    {"model: {moe: {experts: 4, losses: [{type: aux, coefficient: 1}]}}", "`model.moe.losses.type` expects one of `aux_loss`, `seq_aux_loss`, `global_aux_loss`, `z_loss`, not `aux`"},
+    {"model: {moe: {experts: 4, shared_expert_gate: true}}", "`model.moe.shared_expert_gate` needs a `shared_expert_size`"},
+    {"model: {moe: {experts: 4, pad_to_capacity: true}}", "`model.moe.pad_to_capacity` needs a `capacity_factor`"},
+    {"model: {moe: {experts: 4, expert_bias: true}}", "`model.moe.expert_bias` needs `score_function: sigmoid` or `sqrtsoftplus`"},
+    {"model: {from: {step: 3}}", "`model.from` needs exactly one of `run` and `path`"},
+    {"parallelism: {expert: 2}", "`parallelism.expert` 2 needs a model with experts (`model.moe`)"},
+    {"parallelism: {expert: 4}\nmodel: {moe: {experts: 6}}\nresources: {ranks_per_node: 4}", "`model.moe.experts` 6 is not divisible by `parallelism.expert` 4 (remainder 2)"},
+    {"parallelism: {expert: 4}\nmodel: {moe: {experts: 8}}\nresources: {ranks_per_node: 2}", "2 ranks are not divisible by expert tensor 1 x expert 4 x pipeline 1 = 4"},
+    {"parallelism: {tensor: 3}\nresources: {ranks_per_node: 3}", "`model.attention_heads` 4 is not divisible by `parallelism.tensor` 3 (remainder 1)"},
+    {"parallelism: {tensor: 2}", "1 ranks (`nodes` 1 x 1 a node) are not divisible by tensor 2 x pipeline 1 x context 1 = 2"},
+    {"parallelism: {pipeline: 4}\nresources: {ranks_per_node: 4}", "`model.layers` 2 is not divisible by `parallelism.pipeline` 4 (remainder 2)"},
+    {"parallelism: {pipeline: 2, virtual_pipeline: 2}\nresources: {ranks_per_node: 2}", "`model.layers` 2 is not divisible by `parallelism.pipeline` x `parallelism.virtual_pipeline` 4 (remainder 2)"},
+    {"parallelism: {virtual_pipeline: 2}", "`parallelism.virtual_pipeline` 2 needs `parallelism.pipeline` above 1"},
+    {"parallelism: {context: 2}\nresources: {ranks_per_node: 2}\ndata: {sequence_length: 66}", "`data.sequence_length` 66 is not divisible by 2 x `parallelism.context` = 4 (remainder 2)"},
+    {"training: {global_batch_size: 9}", "`training.global_batch_size` 9 is not divisible by `micro_batch_size` 2 x 1 data-parallel ranks = 2 (remainder 1)"},
+    {"resources: {ranks_per_node: 3}", "`training.global_batch_size` 8 is not divisible by `micro_batch_size` 2 x 3 data-parallel ranks = 6 (remainder 2)"},
+    {"training: {learning_rate: {schedule: wsd, warmup_iterations: 6, decay_iterations: 5}}", "`warmup_iterations` 6 + `decay_iterations` 5 are more than `total_iterations` 10"},
+    {"training: {learning_rate: {minimum: 1}}", "`minimum` 1 is more than `peak` 0.001"},
+    {"training: {learning_rate: {initial: 1}}", "`initial` 1 is more than `peak` 0.001"},
+    {"training: {validation: {interval: 5}}\ndata: {split: [100, 0, 0]}", "validation needs a share of the data: the second part of `data.split` is 0"},
+    {"training: {recompute: {granularity: full, layers: 3}}", "`training.recompute.layers` 3 is more than `model.layers` 2"},
+    {"model: {layers: 1024, moe: {experts: 65536}}", "65536 experts in each of 1024 layers; 262144 over all layers are the most"},
+    {"model: {ffn_hidden_size: 4194304, hidden_size: 1048576, layers: 1024}", "the model has about 1.8e+16 parameters; 1e+14 are the most"},
+    {"training: {iterations: 1000000000000, global_batch_size: 16384}", "the run trains on 1.0e+18 tokens; 1e+17 are the most"},
+    {"data: {prefix: x}", "`data.prefix` and `data.text` (line 2) are both given: `data` needs exactly one source"},
+    {"data: {text: null}", "`data` needs a source: one of `text`, `prefix`, `manifest`"},
+    {"sweep: {grid: {model.layers: [2, no]}}", "`model.layers` expects a whole number from 1 to 1024, not `no`"},
+    {"sweep: {grid: {layers: [2]}}", "`layers` is no key of a run; write its whole path, such as `model.moe.top_k`"},
+    {"sweep: {grid: {model.layers: [2]}, list: [{model.layers: 2}]}", "`sweep` needs exactly one of `grid`, `zip`, `list`"},
+    {"sweep: {zip: {model.layers: [1, 2], training.seed: [1]}}", "`sweep.zip`: `training.seed` has 1 values, the first key has 2"},
+    {"sweep: {grid: {model.layers: [1, 2], training.seed: [1, 2]}, limit: 3}", "`sweep` makes 4 runs, more than the 3 of `limit`"},
+    {"sweep: {grid: {model.layers: [1, 2]}, canari: 3}", "unknown key `canari` in `sweep`; did you mean `canary`?"},
+    {"stages: {a: {needs: [b]}}", "`stages.a` needs a `kind`: one of `train`, `tokenize`, `check`"},
+    {"stages: {a: {kind: train, needs: [b]}}", "`stages.a.needs`: `b` is no other stage"},
+    {"retry: {limit: 101}", "`retry.limit` expects a whole number from 0 to 100"},
+};
+
+static bool has_message(const struct spec_file *file, const char *message)
+{
+    for (size_t i = 0; i < js_count(file->problem_list); i++)
+        if (strcmp(js_string_of(js_get(js_at(file->problem_list, i), "message"), ""), message) == 0)
+            return true;
+    return false;
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\n%s\n", rules[i].line);
+        load_text(&file, text, NULL);
+        if (rules[i].expected ? !has_message(&file, rules[i].expected) : file.errors != 0)
+            fail_msg("%s\n expected: %s\n actual:\n%s", rules[i].line, rules[i].expected ? rules[i].expected : "(good)", file.problems.at);
+        spec_file_release(&file);
+        free(text);
+    }
+}
+
+// A type error of one key leaves rules between others standing; a rule that reads the wrong value keeps silent.
+static void test_type_errors_hide_no_rule(void **state)
+{
+    (void)state;
+    expect_problems("base: good.yaml\n"
+                    "model: {layers: no, kv_heads: 3}\n"
+                    "training: {global_batch_size: 9}\n"
+                    "parallelism: {pipeline: x}\n",
+        NULL,
+        "spec.yaml:2:17: `model.layers` expects a whole number from 1 to 1024, not `no`\n"
+        "     2 | model: {layers: no, kv_heads: 3}\n"
+        "       |                 ^\n"
+        "spec.yaml:4:25: `parallelism.pipeline` expects a whole number from 1 to 65536, not `x`\n"
+        "     4 | parallelism: {pipeline: x}\n"
+        "       |                         ^\n"
+        "good.yaml:3:76: `model.attention_heads` 4 is not divisible by `model.kv_heads` 3 (remainder 1)\n"
+        "     3 | model: {layers: 2, hidden_size: 64, ffn_hidden_size: 128, attention_heads: 4, vocab_size: 257}\n"
+        "       |                                                                            ^\n");
+}
+
+// ---- places ----
+
+static void test_keys_that_are_not_there(void **state)
+{
+    (void)state;
+    expect_problems("base: good.yaml\n"
+                    "modle: {layers: 2}\n"
+                    "model:\n"
+                    "  moe: {experts: 4, topk: 2}\n"
+                    "  top_k: 2\n"
+                    "  frobnicate: 1\n"
+                    "name: x\n",
+        NULL,
+        "spec.yaml:2:1: unknown key `modle`; did you mean `model`?\n"
+        "     2 | modle: {layers: 2}\n"
+        "       | ^\n"
+        "spec.yaml:4:21: unknown key `topk` in `model.moe`; did you mean `top_k`?\n"
+        "     4 |   moe: {experts: 4, topk: 2}\n"
+        "       |                     ^\n"
+        "spec.yaml:5:3: unknown key `top_k` in `model`; `model.moe.top_k` is a key\n"
+        "     5 |   top_k: 2\n"
+        "       |   ^\n"
+        "spec.yaml:6:3: unknown key `frobnicate` in `model`\n"
+        "     6 |   frobnicate: 1\n"
+        "       |   ^\n"
+        "spec.yaml:7:1: unknown key `name`; `training.optimizer.name` is a key\n"
+        "     7 | name: x\n"
+        "       | ^\n");
+}
+
+static void test_missing_keys(void **state)
+{
+    (void)state;
+    expect_problems("project: p\n"
+                    "model: {layers: 2, hidden_size: 64, attention_heads: 4, vocab_size: 257}\n"
+                    "data: {text: text.txt}\n"
+                    "training: {iterations: 1, micro_batch_size: 1, global_batch_size: 1}\n",
+        NULL,
+        "spec.yaml:2:1: the required key `model.ffn_hidden_size` is missing: a whole number from 1 to 4194304 (width of the dense FFN)\n"
+        "     2 | model: {layers: 2, hidden_size: 64, attention_heads: 4, vocab_size: 257}\n"
+        "       | ^\n"
+        "spec.yaml:3:1: the required key `data.sequence_length` is missing: a whole number from 1 to 16777216 (tokens of a sample)\n"
+        "     3 | data: {text: text.txt}\n"
+        "       | ^\n"
+        "spec.yaml:4:1: the required key `training.learning_rate.peak` is missing: a number greater than 0 and at most 1000 (rate after the warmup)\n"
+        "     4 | training: {iterations: 1, micro_batch_size: 1, global_batch_size: 1}\n"
+        "       | ^\n");
+}
+
+static void test_duplicate_keys(void **state)
+{
+    (void)state;
+    expect_problems("base: good.yaml\n"
+                    "training:\n"
+                    "  seed: 1\n"
+                    "  iterations: 5\n"
+                    "  seed: 2\n",
+        NULL,
+        "spec.yaml:5:3: duplicate key `seed`: line 3 has it already, and line 5 has it again\n"
+        "     5 |   seed: 2\n"
+        "       |   ^\n");
+}
+
+static void test_options_are_named(void **state)
+{
+    (void)state;
+    const char *sets[] = {"model.layer=3", "training.seed=x", "nonsense", "runs.a=1", "a..b=1", "model.moe={experts: 4, top_k: [}", NULL};
+    expect_problems("base: good.yaml\n", sets,
+        "--set model.layer=3: unknown key `layer` in `model`; did you mean `layers`?\n"
+        "       | model.layer=3\n"
+        "       |       ^\n"
+        "--set training.seed=x: `training.seed` expects a whole number of at least 0, not `x`\n"
+        "       | training.seed=x\n"
+        "       |               ^\n"
+        "--set nonsense: an option is path.to.key=value\n"
+        "       | nonsense\n"
+        "       | ^\n"
+        "--set runs.a=1: `runs` cannot be set: options apply to each chosen run\n"
+        "       | runs.a=1\n"
+        "       | ^\n"
+        "--set a..b=1: an option is path.to.key=value\n"
+        "       | a..b=1\n"
+        "       | ^\n"
+        "--set model.moe={experts: 4, top_k: [}: YAML: did not find expected node content while parsing a flow node (line 1)\n"
+        "       | model.moe={experts: 4, top_k: [}\n"
+        "       |                                ^\n");
+}
+
+static void test_runs(void **state)
+{
+    (void)state;
+    expect_problems(GOOD_SPEC "runs:\n"
+                              "  dense: {}\n"
+                              "  a b: {}\n"
+                              "  empty:\n"
+                              "  moe: {runs: {}, base: x}\n",
+        NULL,
+        "spec.yaml:7:3: `runs`: `a b` is no name of 1 to 64 letters, digits, `_` and `-`\n"
+        "     7 |   a b: {}\n"
+        "       |   ^\n"
+        "spec.yaml:8:9: `runs.empty` expects a map of keys; `empty: {}` is a run with nothing of its own\n"
+        "     8 |   empty:\n"
+        "       |         ^\n"
+        "spec.yaml:9:9: `runs` stands at the top of a file, not inside a run\n"
+        "     9 |   moe: {runs: {}, base: x}\n"
+        "       |         ^\n"
+        "spec.yaml:9:19: `base` stands at the top of a file, not inside a run\n"
+        "     9 |   moe: {runs: {}, base: x}\n"
+        "       |                   ^\n");
+    struct spec_file file;
+    const char *only[] = {"dens"};
+    write_text("spec.yaml", GOOD_SPEC "runs: {dense: {}}\n");
+    assert_int_equal(spec_file_load(&file, "spec.yaml", only, 1, NULL, 0), -1);
+    assert_string_equal(js_string_of(js_get(js_at(file.problem_list, 0), "message"), ""),
+        "--run dens: there is no such run; did you mean `dense`?");
+    spec_file_release(&file);
+}
+
+// What every run replaces is wrong all the same; what they share is said once.
+static void test_the_common_part_is_checked(void **state)
+{
+    (void)state;
+    expect_problems("base: good.yaml\n"
+                    "model: {bias: no}\n"
+                    "training: {seed: -1}\n"
+                    "runs: {a: {model: {bias: false}}, b: {model: {bias: true}}}\n",
+        NULL,
+        "spec.yaml:2:15: `model.bias` expects `true` or `false`, not `no`: write `false`\n"
+        "     2 | model: {bias: no}\n"
+        "       |               ^\n"
+        "spec.yaml:3:18: `training.seed` expects a whole number of at least 0, not `-1`\n"
+        "     3 | training: {seed: -1}\n"
+        "       |                  ^\n");
+}
+
+static void test_nothing_to_remove(void **state)
+{
+    (void)state;
+    expect_problems(GOOD_SPEC "checkpoint: {interval: ~}\nlogging:\n", NULL,
+        "spec.yaml:5:24: `checkpoint.interval` expects a whole number of at least 0, not nothing\n"
+        "     5 | checkpoint: {interval: ~}\n"
+        "       |                        ^\n"
+        "spec.yaml:6:9: `logging` expects a section of keys, not nothing\n"
+        "     6 | logging:\n"
+        "       |         ^\n");
+}
+
+static void test_caret_of_long_and_odd_lines(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    struct text text;
+    text_init(&text, 1 << 16);
+    text_add(&text, "base: good.yaml\nenvironment: {variables: {A: \"");
+    for (int i = 0; i < 300; i++)
+        text_add(&text, "é");
+    text_add(&text, "\"}, mod: 1}\n");
+    load_text(&file, text.at, NULL);
+    const char *line = strstr(file.problems.at, "     2 | …");
+    assert_non_null(line);
+    const char *caret = strchr(file.problems.at, '^');
+    assert_non_null(caret);
+    assert_true(strlen(file.problems.at) < 700);
+    spec_file_release(&file);
+    text_release(&text);
+}
+
+// ---- YAML itself ----
+
+static const struct { const char *text, *message; } documents[] = {
+    {"", "the file is empty"},
+    {"# only a comment\n", "the file is empty"},
+    {"- a\n", "a spec is a map of keys, such as `project: NAME`"},
+    {"just words\n", "a spec is a map of keys, such as `project: NAME`"},
+    {"a: 1\n---\nb: 2\n", "a second document: a spec is one document"},
+    {"a: !!int 3\n", "tags are not used in a spec: the key decides the type (found `tag:yaml.org,2002:int`)"},
+    {"a: !mine {b: 1}\n", "tags are not used in a spec: the key decides the type (found `!mine`)"},
+    {"a: &x {b: 1}\n<<: *x\n", "merge keys (`<<`) are not YAML 1.2: use `base:` or `runs:` to share keys"},
+    {"? [a, b]\n: 1\n", "a key must be a word, not a list or a map"},
+    {"a: *x\n", "no anchor `&x` before this alias"},
+    {"a: &x [*x]\n", "this alias stands inside what it refers to"},
+    {"a: [1, 2\n", "YAML: did not find expected ',' or ']' while parsing a flow sequence (line 1)"},
+    {"a: 1\n  b: 2\n", "YAML: mapping values are not allowed in this context"},
+    {"\ta: 1\n", "YAML: found character that cannot start any token while scanning for the next token (line 1)"},
+    {"a: \"\\0\"\n", "a NUL character in a value"},
+    {"a: \xff\n", "not UTF-8 text: invalid leading UTF-8 octet"},
+    {"a: {b: ${C}}\n", "YAML: did not find expected ',' or '}' while parsing a flow mapping (line 1); inside braces a string with ${NAME} needs quotes"},
+    {"a: \"x\n", "YAML: found unexpected end of stream while scanning a quoted scalar (line 1)"},
+};
+
+static void test_documents(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++) {
+        struct spec_file file;
+        assert_int_equal(load_text(&file, documents[i].text, NULL), -1);
+        if (!has_message(&file, documents[i].message))
+            fail_msg("%s\n expected: %s\n actual:\n%s", documents[i].text, documents[i].message, file.problems.at);
+        spec_file_release(&file);
+    }
+}
+
+static void expect_first(const char *text, const char *message)
+{
+    struct spec_file file;
+    assert_int_equal(load_text(&file, text, NULL), -1);
+    assert_string_equal(js_string_of(js_get(js_at(file.problem_list, 0), "message"), ""), message);
+    assert_true(file.problems.length < 4096);
+    spec_file_release(&file);
+}
+
+// Small files that grow without bound where a reader lets them.
+static void test_budgets(void **state)
+{
+    (void)state;
+    struct text text;
+    text_init(&text, 4 << 20);
+    text_add(&text, "a: &a [x,x,x,x,x,x,x,x,x,x]\n");
+    for (char name = 'b'; name < 'k'; name++)
+        text_addf(&text, "%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", name, name, name - 1, name - 1, name - 1, name - 1, name - 1,
+            name - 1, name - 1, name - 1, name - 1, name - 1);
+    expect_first(text.at, "too large: more than 20000 values once aliases are expanded");
+    text_clear(&text);
+    text_add(&text, "a: ");
+    for (int i = 0; i < 4000; i++)
+        text_add(&text, "[");
+    expect_first(text.at, "nested too deeply (32 levels are allowed)");
+    text_clear(&text);
+    text_add(&text, "a0: &a0 [[[[x]]]]\n");
+    for (int i = 1; i < 10; i++)
+        text_addf(&text, "a%d: &a%d [[[[*a%d]]]]\n", i, i, i - 1);
+    expect_first(text.at, "nested too deeply (32 levels are allowed)");
+    text_clear(&text);
+    text_add(&text, "a: &a x\nb: [");
+    for (int i = 0; i < 300; i++)
+        text_add(&text, "*a,");
+    text_add(&text, "]\n");
+    expect_first(text.at, "too many aliases (256 are allowed)");
+    text_clear(&text);
+    text_add(&text, "a: [");
+    for (int i = 0; i < 21000; i++)
+        text_add(&text, "x,");
+    text_add(&text, "]\n");
+    expect_first(text.at, "too large: more than 20000 values");
+    text_clear(&text);
+    text_add(&text, "a: ");
+    for (int i = 0; i < 70000; i++)
+        text_add(&text, "x");
+    expect_first(text.at, "this value is longer than 65536 bytes");
+    text_clear(&text);
+    for (int i = 0; i < 300; i++)
+        text_addf(&text, "k%d: {zzzz: 1}\n", i);
+    struct spec_file file;
+    assert_int_equal(load_text(&file, text.at, NULL), -1);
+    assert_true(file.errors > 300);
+    assert_non_null(strstr(file.problems.at, "spec.yaml: and "));
+    spec_file_release(&file);
+    text_release(&text);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    assert_int_equal(spec_file_load(&file, "absent.yaml", NULL, 0, NULL, 0), -1);
+    assert_string_equal(file.problems.at, "absent.yaml: No such file or directory\n");
+    spec_file_release(&file);
+    FILE *large = fopen("large.yaml", "w");
+    assert_non_null(large);
+    assert_int_equal(ftruncate(fileno(large), 100 << 20), 0);
+    fclose(large);
+    assert_int_equal(spec_file_load(&file, "large.yaml", NULL, 0, NULL, 0), -1);
+    assert_string_equal(file.problems.at, "large.yaml: larger than 1048576 bytes\n");
+    spec_file_release(&file);
+    expect_problems("base: absent.yaml\n", NULL,
+        "spec.yaml:1:7: `base`: absent.yaml: No such file or directory\n"
+        "     1 | base: absent.yaml\n"
+        "       |       ^\n");
+    expect_problems("base: spec.yaml\n", NULL,
+        "spec.yaml:1:7: `base`: spec.yaml inherits from itself\n"
+        "     1 | base: spec.yaml\n"
+        "       |       ^\n");
+    for (int i = 1; i <= 9; i++) {
+        char name[16], *text = i == 9 ? string_copy(GOOD_SPEC) : string_format("base: b%d.yaml\n", i + 1);
+        snprintf(name, sizeof name, "b%d.yaml", i);
+        write_text(name, text);
+        free(text);
+    }
+    expect_problems("base: b1.yaml\n", NULL,
+        "b7.yaml:1:7: `base`: more than 8 files inherit from each other\n"
+        "     1 | base: b8.yaml\n"
+        "       |       ^\n");
+    expect_problems("base: b3.yaml\n", NULL, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_type_errors_hide_no_rule),
+        cmocka_unit_test(test_keys_that_are_not_there),
+        cmocka_unit_test(test_missing_keys),
+        cmocka_unit_test(test_duplicate_keys),
+        cmocka_unit_test(test_options_are_named),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_the_common_part_is_checked),
+        cmocka_unit_test(test_nothing_to_remove),
+        cmocka_unit_test(test_caret_of_long_and_odd_lines),
+        cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_files),
+    };
+    return cmocka_run_group_tests_name("spec errors", tests, enter_folder, leave_folder);
+}

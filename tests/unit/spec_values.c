@@ -1,0 +1,577 @@
+// What a good spec means: the flagship specs' values, strings by type, variables, paths, inheritance, overlays, options, and the way to
+// JSON and back for every key of the table.
+#include "tests/unit/spec_support.h"
+#include "schema/spec/fields.h"
+
+// ---- the flagship specs ----
+
+static void load_experiment(struct spec_file *file, const char *name)
+{
+    char *path = string_format("%s/experiments/%s", getenv("SWITCHYARD_SOURCE") ? getenv("SWITCHYARD_SOURCE") : ".", name);
+    if (spec_file_load(file, path, NULL, 0, NULL, 0) != 0)
+        fail_msg("unexpected problems:\n%s", file->problems.at);
+    free(path);
+}
+
+static void test_first_run_cpu(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_experiment(&file, "first-run-cpu.yaml");
+    assert_int_equal(file.count, 2);
+    const struct spec *dense = &file.runs[0].spec, *moe = &file.runs[1].spec;
+    assert_string_equal(dense->project, "moe-first-run-cpu");
+    assert_string_equal(dense->name, "dense");
+    assert_string_equal(moe->name, "moe");
+    assert_non_null(dense->question);
+    assert_false(spec_is_moe(dense));
+    assert_true(spec_is_moe(moe));
+    assert_int_equal(moe->model.moe.experts, 16);
+    assert_int_equal(moe->model.moe.top_k, 4);
+    assert_int_equal(moe->model.moe.losses_count, 1);
+    assert_int_equal(moe->model.moe.losses[0].type, MOE_LOSS_AUX);
+    assert_true(moe->model.moe.losses[0].coefficient == 1e-2);
+    assert_true(moe->model.moe.per_layer_metrics);
+    assert_int_equal(moe->parallelism.expert, 2);
+    assert_int_equal(dense->parallelism.expert, 1);
+    assert_int_equal(dense->model.kv_heads, 2);
+    assert_int_equal(dense->model.head_dim, 32);
+    assert_string_equal(dense->data.text, "/usr/share/dictd/gcide.dict.dz");
+    assert_string_equal(dense->data.tokenizer, "byte");
+    assert_int_equal(dense->executor, EXECUTOR_LOCAL);
+    assert_int_equal(spec_world_size(moe), 2);
+    assert_int_equal(spec_data_parallel_size(moe), 2);
+    assert_true(dense->training.learning_rate.peak > dense->training.learning_rate.minimum);
+    assert_int_equal(dense->training.learning_rate.schedule, SCHEDULE_WSD);
+    assert_true(dense->training.optimizer.eps == 1e-8);
+    for (size_t i = 0; i < 2; i++) {
+        struct error err;
+        assert_int_equal(js_count(file.runs[i].unsupported), 0);
+        assert_int_equal(spec_runnable(&file.runs[i].spec, &err), 0);
+    }
+    spec_file_release(&file);
+}
+
+static void test_first_run(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    setenv("SHARED_ROOT", "/shared/me", 1);
+    setenv("GPU_PARTITION", "gpu", 1);
+    load_experiment(&file, "first-run.yaml");
+    assert_int_equal(file.count, 2);
+    const struct spec *dense = &file.runs[0].spec, *moe = &file.runs[1].spec;
+    assert_string_equal(dense->output, "/shared/me/runs");
+    assert_string_equal(dense->image.path, "/shared/me/images/pytorch-26.06-efa.sqsh");
+    assert_int_equal(dense->image.mounts.count, 1);
+    assert_string_equal(dense->image.mounts.items[0], "/shared/me:/shared/me");
+    assert_int_equal(dense->environment.variables.count, 2);
+    assert_string_equal(dense->environment.variables.keys[1], "NCCL_SOCKET_IFNAME");
+    assert_string_equal(dense->environment.variables.values[1], "^lo,docker0,veth_def_agent");
+    assert_string_equal(dense->data.manifest, "/shared/me/data/fineweb-edu/data-args.txt");
+    assert_int_equal(dense->executor, EXECUTOR_SLURM);
+    assert_string_equal(dense->slurm.partition, "gpu");
+    assert_int_equal(dense->resources.ranks_per_node, 8);
+    assert_true(dense->resources.gpu_memory == 80000000000);
+    assert_true(dense->resources.time_limit == 7200);
+    assert_true(dense->preflight.alltoall.present);
+    assert_true(dense->preflight.alltoall.size == (int64_t)8 << 30);
+    assert_true(dense->preflight.alltoall.at_least == 0.9);
+    assert_int_equal(dense->training.precision, PRECISION_BF16);
+    assert_int_equal(dense->training.recompute.granularity, RECOMPUTE_FULL);
+    assert_true(dense->training.overlap.parameter_gather);
+    assert_int_equal(dense->training.learning_rate.total_iterations, 10000);
+    assert_int_equal(dense->training.iterations, 120);
+    assert_int_equal(moe->model.moe.expert_ffn_hidden_size, 1024);
+    assert_int_equal(moe->parallelism.expert, 8);
+    assert_true(moe->training.learning_rate.peak == 5e-4);
+    assert_int_equal(file.errors, 0);
+    // Each key that cannot run is named once, with its place and the words that a user waits for.
+    const struct json *first = js_at(file.runs[0].unsupported, 0);
+    assert_string_equal(js_string_of(js_get(first, "key"), ""), "executor");
+    bool precision = false;
+    for (size_t i = 0; i < js_count(file.runs[0].unsupported); i++) {
+        const struct json *item = js_at(file.runs[0].unsupported, i);
+        assert_non_null(strstr(js_string_of(js_get(item, "message"), ""), "this build cannot "));
+        assert_true(js_integer_of(js_get(item, "line"), 0) > 0);
+        if (strcmp(js_string_of(js_get(item, "key"), ""), "training.precision") == 0) {
+            precision = true;
+            assert_non_null(strstr(js_string_of(js_get(item, "text"), ""),
+                "training.precision: bf16: this build cannot train in another precision than fp32 yet\n"));
+            assert_non_null(strstr(js_string_of(js_get(item, "text"), ""), " |   precision: bf16\n       |              ^\n"));
+        }
+    }
+    assert_true(precision);
+    struct error err;
+    assert_int_equal(spec_runnable(dense, &err), -1);
+    assert_non_null(strstr(err.text, "image.path: this build cannot run in a container image yet"));
+    spec_file_release(&file);
+}
+
+// ---- strings, variables, paths ----
+
+static void test_strings_by_type(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    setenv("WHO", "me & you", 1);
+    load_good(&file,
+        "base: good.yaml\n"
+        "slurm: {account: 12345, qos: no, constraint: 1e-3, mpi: 'null', signal: 0x1F, reservation: \"a ${WHO} b\", nodelist: '$${WHO}'}\n"
+        "environment: {variables: {A: 007, B: true, C: ''}}\n",
+        NULL);
+    const struct spec *spec = &file.runs[0].spec;
+    assert_string_equal(spec->slurm.account, "12345");
+    assert_string_equal(spec->slurm.qos, "no");
+    assert_string_equal(spec->slurm.constraint, "1e-3");
+    assert_string_equal(spec->slurm.mpi, "null");
+    assert_string_equal(spec->slurm.signal, "0x1F");
+    assert_string_equal(spec->slurm.reservation, "a me & you b");
+    assert_string_equal(spec->slurm.nodelist, "${WHO}");
+    assert_string_equal(spec->environment.variables.values[0], "007");
+    assert_string_equal(spec->environment.variables.values[1], "true");
+    assert_string_equal(spec->environment.variables.values[2], "");
+    spec_file_release(&file);
+}
+
+static void test_numbers_and_units(void **state)
+{
+    (void)state;
+    static const struct { const char *time; double seconds; } times[] = {
+        {"90s", 90}, {"2h", 7200}, {"30m", 1800}, {"1h30m", 5400}, {"1d 2h", 93600}, {"1.5h", 5400}, {"500ms", 0.5}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\nresources: {time_limit: %s}\n", times[i].time);
+        load_good(&file, text, NULL);
+        assert_true(file.runs[0].spec.resources.time_limit == times[i].seconds);
+        spec_file_release(&file);
+        free(text);
+    }
+    static const struct { const char *size; int64_t bytes; } sizes[] = {
+        {"80GB", 80000000000}, {"8GiB", 8589934592}, {"1.5 KiB", 1536}, {"512MB", 512000000}, {"1TiB", 1099511627776}, {"7B", 7}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\nresources: {memory: %s}\n", sizes[i].size);
+        load_good(&file, text, NULL);
+        assert_true(file.runs[0].spec.resources.memory == sizes[i].bytes);
+        spec_file_release(&file);
+        free(text);
+    }
+    static const char *const floats[] = {"1e-3", "1E-3", ".001", "0.001", "+1e-3", "1.e-3", "01e-3"};
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\nmodel: {norm_epsilon: %s}\n", floats[i]);
+        load_good(&file, text, NULL);
+        assert_true(file.runs[0].spec.model.norm_epsilon == 1e-3);
+        spec_file_release(&file);
+        free(text);
+    }
+}
+
+static void test_paths_and_inheritance(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    assert_int_equal(directory_make("deep/er", NULL), 0);
+    write_text("deep/parent.yaml", "base: ../good.yaml\noutput: out\ncode: {path: ../code}\ntraining: {seed: 7, iterations: 11}\ncheckpoint: {keep: 2}\n");
+    write_text("deep/er/child.yaml", "# Does it\n# inherit?\nbase: ../parent.yaml\ndata: {cache: ./cache}\ntraining: {seed: 8}\ncheckpoint: null\n"
+                                     "runs: {a: {}, b: {output: null, training: {learning_rate: {minimum: 1e-4}}}}\n");
+    assert_int_equal(spec_file_load(&file, "deep/er/child.yaml", NULL, 0, NULL, 0), 0);
+    const struct spec *a = &file.runs[0].spec, *b = &file.runs[1].spec;
+    char *expected = path_join(here, "deep/out");
+    assert_string_equal(a->output, expected);
+    free(expected);
+    expected = path_join(here, "deep/er/cache");
+    assert_string_equal(a->data.cache, expected);
+    free(expected);
+    expected = path_join(here, "text.txt");
+    assert_string_equal(a->data.text, expected);
+    free(expected);
+    assert_string_equal(a->question, "Does it inherit?");
+    assert_int_equal(a->training.seed, 8);
+    assert_int_equal(a->training.iterations, 11);
+    assert_int_equal(a->checkpoint.keep, 0);
+    assert_null(b->output);
+    assert_true(b->training.learning_rate.minimum == 1e-4);
+    assert_true(b->training.learning_rate.peak == 1e-3);
+    assert_true(a->training.learning_rate.minimum == 0);
+    spec_file_release(&file);
+}
+
+static void test_runs_are_inherited(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    write_text("parent.yaml", "base: good.yaml\noutput: out\ntraining: {seed: 1}\n"
+                              "runs: {a: {training: {seed: 2}}, b: {training: {seed: 3}}, gone: {}}\n");
+    load_good(&file, "base: parent.yaml\nruns: {gone: null, a: {training: {seed: null, iterations: 3}}, c: {output: null}}\n", NULL);
+    assert_int_equal(file.count, 3);
+    assert_string_equal(file.runs[0].spec.name, "a");
+    assert_int_equal(file.runs[0].spec.training.seed, 1234);
+    assert_int_equal(file.runs[0].spec.training.iterations, 3);
+    assert_int_equal(file.runs[1].spec.training.seed, 3);
+    assert_non_null(file.runs[1].spec.output);
+    assert_string_equal(file.runs[2].spec.name, "c");
+    assert_int_equal(file.runs[2].spec.training.seed, 1);
+    assert_null(file.runs[2].spec.output);
+    spec_file_release(&file);
+}
+
+static void test_only_run_is_named_after_the_file(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    write_text("my first.run.yaml", "base: good.yaml\n");
+    assert_int_equal(spec_file_load(&file, "my first.run.yaml", NULL, 0, NULL, 0), 0);
+    assert_int_equal(file.count, 1);
+    assert_string_equal(file.runs[0].spec.name, "my-first-run");
+    assert_null(file.runs[0].spec.question);
+    assert_string_equal(file.runs[0].spec.code.path, here);
+    spec_file_release(&file);
+}
+
+// ---- options and choice of runs ----
+
+static void test_options(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    const char *sets[] = {"model.moe.top_k=3", "training.learning_rate={peak: 0.5}", "environment.variables.A=x: y=z", "data.split=[80, 20, 0]",
+        "training.seed=", "output=out", NULL};
+    load_good(&file, GOOD_SPEC "runs:\n  a: {model: {moe: {experts: 4, top_k: 2}}, training: {seed: 3}}\n", NULL);
+    assert_int_equal(file.runs[0].spec.training.seed, 3);
+    spec_file_release(&file);
+    // "x: y" in a value is YAML too, and a map where a string is wanted.
+    load_text(&file, GOOD_SPEC "runs:\n  a: {model: {moe: {experts: 4, top_k: 2}}, training: {seed: 3}}\n", sets);
+    assert_int_equal(file.errors, 1);
+    assert_string_equal(js_string_of(js_get(js_at(file.problem_list, 0), "message"), ""), "`environment.variables.A` expects a string");
+    spec_file_release(&file);
+    sets[2] = "environment.variables.A='x: y=z'";
+    load_good(&file, GOOD_SPEC "runs:\n  a: {model: {moe: {experts: 4, top_k: 2}}, training: {seed: 3}}\n", sets);
+    const struct spec *spec = &file.runs[0].spec;
+    assert_int_equal(spec->model.moe.top_k, 3);
+    assert_true(spec->training.learning_rate.peak == 0.5);
+    assert_string_equal(spec->environment.variables.values[0], "x: y=z");
+    assert_true(spec->data.split[0] == 80 && spec->data.split[1] == 20);
+    assert_int_equal(spec->training.seed, 1234);
+    char *expected = path_join(here, "out");
+    assert_string_equal(spec->output, expected);
+    free(expected);
+    spec_file_release(&file);
+}
+
+static void test_chosen_runs(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    const char *only[] = {"c", "a"};
+    write_text("spec.yaml", GOOD_SPEC "runs: {a: {}, b: {model: {layers: bad}}, c: {}}\n");
+    assert_int_equal(spec_file_load(&file, "spec.yaml", only, 2, NULL, 0), 0);
+    assert_int_equal(file.count, 2);
+    assert_string_equal(file.runs[0].spec.name, "a");
+    assert_string_equal(file.runs[1].spec.name, "c");
+    spec_file_release(&file);
+}
+
+static void test_aliases(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, GOOD_SPEC "runs:\n  a: &a {training: {seed: 5}}\n  b: *a\n", NULL);
+    assert_int_equal(file.runs[0].spec.training.seed, 5);
+    assert_int_equal(file.runs[1].spec.training.seed, 5);
+    spec_file_release(&file);
+}
+
+static void test_warnings_of_absent_inputs(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, "base: good.yaml\ndata: {text: null, prefix: nowhere/data}\n", NULL);
+    assert_int_equal(js_count(file.warning_list), 2);
+    assert_int_equal(js_count(file.runs[0].missing), 2);
+    assert_non_null(strstr(file.warnings.at, "spec.yaml:2:28: warning: `data.prefix`: "));
+    assert_non_null(strstr(file.warnings.at, "nowhere/data.idx is not there (needed to run, not to validate)"));
+    spec_file_release(&file);
+}
+
+// ---- JSON and back, for every key ----
+
+#define EVERY_KEY \
+    "project: every\noutput: out\nengine: megatron\nexecutor: hf-jobs\n" \
+    "code: {path: c, commit: abc}\nimage: {path: i.sqsh, mounts: ['/a:/b', '/c:/d']}\n" \
+    "environment: {variables: {A: '1', B: two}, modules: [cuda, mpi]}\n" \
+    "data: {text: text.txt, document: line, json_key: body, tokenizer: t.json, cache: k, split: [80, 15, 5], sequence_length: 128,\n" \
+    "  eod_mask_loss: true, reset_position_ids: true, reset_attention_mask: true}\n" \
+    "model: {layers: 4, hidden_size: 64, ffn_hidden_size: 96, attention_heads: 8, kv_heads: 4, head_dim: 16, vocab_size: 300,\n" \
+    "  tied_embeddings: true, norm: layernorm, norm_epsilon: 1e-6, activation: gelu, position: learned, rope_base: 500000,\n" \
+    "  rope_scaling_factor: 8, bias: true, qk_norm: true, attention_window: 32, attention_dropout: 0.1, hidden_dropout: 0.2,\n" \
+    "  init: {std: 0.01}, from: {run: dense, step: 20},\n" \
+    "  moe: {experts: 8, top_k: 3, expert_ffn_hidden_size: 32, dispatcher: flex, grouped_gemm: true, router_dtype: fp64,\n" \
+    "    losses: [{type: aux_loss, coefficient: 1e-2}, {type: z_loss, coefficient: 0.001}], score_function: sigmoid, pre_softmax: true,\n" \
+    "    scaling_factor: 2.5, expert_bias: true, bias_update_rate: 1e-2, num_groups: 4, group_topk: 2, capacity_factor: 1.25,\n" \
+    "    eval_capacity_factor: 2, min_capacity: 4, drop_policy: position, pad_to_capacity: true, shared_expert_size: 16,\n" \
+    "    shared_expert_gate: true, residual: true, layer_frequency: 2, input_jitter: 0.01, force_balance: true, per_layer_metrics: true}}\n" \
+    "training: {iterations: 10, micro_batch_size: 2, global_batch_size: 32, precision: bf16, deterministic: true, seed: 5,\n" \
+    "  recompute: {granularity: full, method: block, layers: 2}, cross_entropy_fusion: te, distributed_optimizer: true,\n" \
+    "  overlap: {gradient_reduce: true, parameter_gather: true},\n" \
+    "  optimizer: {name: sgd, beta1: 0.8, beta2: 0.99, eps: 1e-7, weight_decay: 0.2, clip_grad: 0.5},\n" \
+    "  learning_rate: {schedule: wsd, peak: 1e-3, minimum: 1e-4, initial: 1e-5, warmup_iterations: 2, decay_iterations: 3,\n" \
+    "    total_iterations: 20, decay_style: cosine, expert_peak: 3e-4},\n" \
+    "  validation: {interval: 5, iterations: 2}}\n" \
+    "parallelism: {tensor: 2, pipeline: 2, context: 2, expert: 2, expert_tensor: 1, sequence: true, virtual_pipeline: 2}\n" \
+    "resources: {nodes: 2, gpus_per_node: 8, gpu_memory: 80GB, ranks_per_node: 8, threads_per_rank: 3, memory: 1TB, time_limit: 90m, device: cuda}\n" \
+    "slurm: {partition: p, account: a, qos: q, reservation: r, constraint: c, nodelist: n, exclude: e, mpi: pmix, exclusive: true,\n" \
+    "  requeue: true, signal: USR1@60, grace: 90s}\n" \
+    "preflight: {dcgm: 2, alltoall: {size: 1GiB, iterations: 5, at_least: 80%}}\n" \
+    "checkpoint: {interval: 5, keep: 3}\nlogging: {interval: 2, expert_load: false}\n"
+
+static const struct json *at_path(const struct json *json, const char *path)
+{
+    char copy[256];
+    snprintf(copy, sizeof copy, "%s", path);
+    for (char *save = NULL, *word = strtok_r(copy, ".", &save); word && json; word = strtok_r(NULL, ".", &save))
+        json = js_get(json, word);
+    return json;
+}
+
+// Reads back what was written, and writes it again: nothing may differ.
+static struct json *there_and_back(const struct spec *spec)
+{
+    struct json *json = spec_to_json(spec);
+    struct text text;
+    text_init(&text, 1 << 20);
+    js_write(&text, json);
+    struct error err = {0};
+    struct json *parsed = js_parse(text.at, text.length, &err);
+    assert_non_null(parsed);
+    struct spec back;
+    if (spec_from_json(&back, parsed, &err) != 0)
+        fail_msg("%s", err.text);
+    struct json *again = spec_to_json(&back);
+    if (!js_equal(json, again)) {
+        js_write(&text, again);
+        fail_msg("differs: %s", text.at);
+    }
+    spec_release(&back);
+    js_free(parsed);
+    js_free(again);
+    text_release(&text);
+    return json;
+}
+
+static void test_json_has_every_key(void **state)
+{
+    (void)state;
+    static const char *const variants[][3] = {
+        {NULL},
+        {"data={text: null, prefix: pre}", NULL},
+        {"data={text: null, manifest: man}", "model.from={run: null, path: ck}", NULL},
+    };
+    struct json *copies[3], *plain;
+    struct spec_file file;
+    for (size_t i = 0; i < 3; i++) {
+        load_good(&file, "# A question.\n" EVERY_KEY "runs: {dense: {}}\n", variants[i]);
+        copies[i] = there_and_back(&file.runs[0].spec);
+        spec_file_release(&file);
+    }
+    struct spec defaults;
+    spec_init(&defaults);
+    plain = spec_to_json(&defaults);
+    spec_release(&defaults);
+    for (size_t i = 0; i < spec_fields_count; i++) {
+        const struct field *field = &spec_fields[i];
+        if (field->type == FIELD_SECTION || field->type == FIELD_PLAN)
+            continue;
+        bool differs = false;
+        for (size_t j = 0; j < 3; j++) {
+            const struct json *value = at_path(copies[j], field->path);
+            differs = differs || (value && !js_equal(value, at_path(plain, field->path)));
+        }
+        if (!differs)
+            fail_msg("`%s` is not set, or not in the resolved copy, by any variant", field->path);
+    }
+    for (size_t i = 0; i < 3; i++)
+        js_free(copies[i]);
+    js_free(plain);
+}
+
+static void test_json_of_a_small_spec(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, GOOD_SPEC, NULL);
+    struct json *json = there_and_back(&file.runs[0].spec);
+    assert_null(at_path(json, "model.moe"));
+    assert_null(at_path(json, "model.from"));
+    assert_null(at_path(json, "slurm"));
+    assert_null(at_path(json, "resources.time_limit"));
+    assert_int_equal(js_integer_of(at_path(json, "model.kv_heads"), 0), 4);
+    assert_string_equal(js_string_of(at_path(json, "name"), ""), "spec");
+    js_free(json);
+    spec_file_release(&file);
+    // Sections that are there without a key of their own stay there.
+    load_good(&file, GOOD_SPEC "slurm: {}\npreflight: {alltoall: {}}\n", NULL);
+    json = there_and_back(&file.runs[0].spec);
+    assert_non_null(at_path(json, "slurm"));
+    assert_non_null(at_path(json, "preflight.alltoall"));
+    assert_string_equal(js_string_of(at_path(json, "executor"), ""), "slurm");
+    js_free(json);
+    spec_file_release(&file);
+}
+
+static void test_json_is_checked(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, GOOD_SPEC, NULL);
+    struct json *json = spec_to_json(&file.runs[0].spec);
+    spec_file_release(&file);
+    struct json *model = js_get(json, "model");
+    js_set(model, "layers", js_string("2"));
+    js_set(model, "kv_heads", js_integer(3));
+    js_set(model, "nonsense", js_boolean(true));
+    js_set(json, "sweep", js_object());
+    struct spec spec;
+    struct error err;
+    assert_int_equal(spec_from_json(&spec, json, &err), -1);
+    assert_non_null(strstr(err.text, "`model.layers` expects a whole number from 1 to 1024, not the string `2`"));
+    assert_non_null(strstr(err.text, "`model.attention_heads` 4 is not divisible by `model.kv_heads` 3 (remainder 1)"));
+    assert_non_null(strstr(err.text, "unknown key `nonsense` in `model`"));
+    assert_non_null(strstr(err.text, "`sweep` is no part of a resolved spec"));
+    js_free(json);
+    static const char *const odd[] = {"[]", "3", "null", "{}", "{\"model\": []}", "{\"data\": {\"split\": [1]}}"};
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        json = js_parse(odd[i], strlen(odd[i]), NULL);
+        assert_int_equal(spec_from_json(&spec, json, &err), -1);
+        js_free(json);
+    }
+}
+
+// A variable's name, a tilde or a unit in a resolved spec is the value itself.
+static void test_json_is_final(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, GOOD_SPEC "slurm: {account: '$${HOME}$$'}\n", NULL);
+    assert_string_equal(file.runs[0].spec.slurm.account, "${HOME}$");
+    js_free(there_and_back(&file.runs[0].spec));
+    spec_file_release(&file);
+}
+
+// ---- what this build can run ----
+
+static void test_unrunnable_keys(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x", "environment.modules=[a]",
+        "data.eod_mask_loss=true", "model.norm=layernorm", "model.activation=gelu", "model.position=none", "model.bias=true",
+        "model.qk_norm=true", "model.hidden_dropout=0.1", "training.precision=bf16", "training.recompute.granularity=full",
+        "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
+        "training.learning_rate.schedule=cosine", "training.learning_rate.expert_peak=1e-3", "resources.nodes=2",
+        "resources.device=cuda", "resources.memory=1GB", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",
+        "model.moe={experts: 4, dispatcher: flex}", "model.moe={experts: 4, score_function: sigmoid}",
+        "model.moe={experts: 4, losses: [{type: z_loss, coefficient: 1}]}", "model.moe={experts: 4, capacity_factor: 1.5}",
+        "sweep={grid: {training.seed: [1, 2]}}", "stages={a: {kind: check}}", "retry={limit: 2}"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        struct spec_file file;
+        const char *sets[] = {refused[i], NULL};
+        load_good(&file, GOOD_SPEC, sets);
+        const struct json *item = js_at(file.runs[0].unsupported, 0);
+        const char *text = js_string_of(js_get(item, "text"), "");
+        if (js_count(file.runs[0].unsupported) != 1 || !strstr(text, "this build cannot ") || !strstr(text, " yet\n"))
+            fail_msg("--set %s: %zu refusals: %s", refused[i], js_count(file.runs[0].unsupported), text);
+        char *start = string_format("--set %s: ", refused[i]);
+        if (strncmp(text, start, strlen(start)) != 0)
+            fail_msg("no place: %s", text);
+        free(start);
+        struct error err;
+        const char *key = js_string_of(js_get(item, "key"), "");
+        bool planned = strcmp(key, "sweep") == 0 || strcmp(key, "stages") == 0 || strcmp(key, "retry") == 0;
+        assert_int_equal(spec_runnable(&file.runs[0].spec, &err), planned ? 0 : -1);
+        if (!planned)
+            assert_true(strncmp(err.text, key, strlen(key)) == 0);
+        spec_file_release(&file);
+    }
+    static const char *const taken[] = {"resources.device=reference", "training.deterministic=true", "training.learning_rate.schedule=constant",
+        "model.moe={experts: 4, pre_softmax: true, grouped_gemm: true, per_layer_metrics: true}", "model.from={path: /ck}", "checkpoint.interval=5"};
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        struct spec_file file;
+        const char *sets[] = {taken[i], NULL};
+        load_good(&file, GOOD_SPEC, sets);
+        assert_int_equal(js_count(file.runs[0].unsupported), 0);
+        spec_file_release(&file);
+    }
+}
+
+static void test_faults_from_outside(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, GOOD_SPEC "resources: {gpu_memory: 1GB}\n", NULL);
+    spec_file_fault(&file, 0, "resources.gpu_memory", false, "%d bytes too many", 5);
+    assert_int_equal(file.errors, 1);
+    assert_string_equal(file.problems.at, "spec.yaml:5:25: 5 bytes too many\n"
+                                          "     5 | resources: {gpu_memory: 1GB}\n"
+                                          "       |                         ^\n");
+    spec_file_release(&file);
+}
+
+// ---- documentation ----
+
+static void test_documentation(void **state)
+{
+    (void)state;
+    struct text text;
+    text_init(&text, 1 << 20);
+    spec_schema_markdown(&text);
+    struct json *schema = spec_schema_json();
+    assert_false(text.overflowed);
+    for (size_t i = 0; i < spec_fields_count; i++) {
+        const struct field *field = &spec_fields[i];
+        char path[160] = "properties";
+        char copy[96];
+        snprintf(copy, sizeof copy, "%s", field->path);
+        for (char *save = NULL, *word = strtok_r(copy, ".", &save); word; word = strtok_r(NULL, ".", &save)) {
+            size_t used = strlen(path);
+            snprintf(path + used, sizeof path - used, "%s.%s", used > 10 ? ".properties" : "", word);
+        }
+        const struct json *at = at_path(schema, path);
+        assert_int_equal(at != NULL, !field->internal);
+        char *row = field->type == FIELD_SECTION ? string_format("\n## `%s`\n", field->path) : string_format("| `%s` | ", field_key(field));
+        assert_true(field->internal || strstr(text.at, row));
+        free(row);
+        if (!field->internal) {
+            assert_non_null(js_get(at, "description"));
+            if (field->standard && field->type != FIELD_LOSSES)
+                assert_non_null(js_get(at, "default"));
+        }
+    }
+    js_free(schema);
+    text_release(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_run_cpu),
+        cmocka_unit_test(test_first_run),
+        cmocka_unit_test(test_strings_by_type),
+        cmocka_unit_test(test_numbers_and_units),
+        cmocka_unit_test(test_paths_and_inheritance),
+        cmocka_unit_test(test_runs_are_inherited),
+        cmocka_unit_test(test_only_run_is_named_after_the_file),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_chosen_runs),
+        cmocka_unit_test(test_aliases),
+        cmocka_unit_test(test_warnings_of_absent_inputs),
+        cmocka_unit_test(test_json_has_every_key),
+        cmocka_unit_test(test_json_of_a_small_spec),
+        cmocka_unit_test(test_json_is_checked),
+        cmocka_unit_test(test_json_is_final),
+        cmocka_unit_test(test_unrunnable_keys),
+        cmocka_unit_test(test_faults_from_outside),
+        cmocka_unit_test(test_documentation),
+    };
+    return cmocka_run_group_tests_name("spec values", tests, enter_folder, leave_folder);
+}
