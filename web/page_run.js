@@ -1,0 +1,137 @@
+// One run: what it is made of, what was foretold and measured, what happened, and what it prints.
+import { h, replace, setText } from "./dom.js";
+import { bytes, clock, compact, duration, kindOf, metricLabel, moment, number } from "./format.js";
+import { get, hasEnded, post, runPath } from "./api.js";
+import { Board } from "./curves.js";
+import { LogTail } from "./log.js";
+import { flatten, progressBar, section, setProgress, setState, stateBadge, table } from "./parts.js";
+import { curvesOf, findRun, refresh, store } from "./store.js";
+
+const first = ["loss", "validation_loss", "grad_norm", "tokens_per_second"];
+
+const definition = rows => h("dl", {}, rows.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== "–")
+  .map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
+
+function planTable(show) {
+  const plan = show.plan, last = show.last || {};
+  if (!plan || !plan.parameters) return null;
+  const memory = typeof plan.memory === "object" && plan.memory ? Object.entries(plan.memory).filter(([, value]) => typeof value === "number") : [];
+  const total = memory.find(([name]) => name.startsWith("total"));
+  const rows = [
+    ["parameters", compact(plan.parameters.total, 4), ""],
+    ["active parameters", compact(plan.parameters.active, 4), ""],
+    ["FLOPs per token", compact(plan.flops_per_token, 4), ""],
+    ["tokens per step", compact(plan.tokens_per_step, 4), last.tokens && show.step ? compact(last.tokens / show.step, 4) : ""],
+    ["tokens", compact(plan.tokens_total, 4), last.tokens ? compact(last.tokens, 4) : ""],
+    ["all-to-all a step", bytes(plan.alltoall_bytes_per_step), ""],
+    ["memory of a rank", total ? bytes(total[1]) : memory.length ? bytes(memory.reduce((sum, [, value]) => sum + value, 0)) : "–",
+      typeof last.memory_mb === "number" ? bytes(last.memory_mb * 1048576) : ""],
+  ];
+  return table([{ label: "" }, { label: "Predicted", number: true }, { label: "Measured", number: true }], rows.map(row => row.map(cell => cell || "–")));
+}
+
+function eventsList(show) {
+  return h("ol", { class: "events" }, [...show.events].reverse().map(event => h("li", {},
+    h("time", { title: clock(event.time) }, (moment(event.time) || new Date(0)).toLocaleTimeString()),
+    event.to ? stateBadge(event.to) : h("span", { class: "tag" }, String(event.kind || "").replaceAll("_", " ")),
+    h("span", {}, event.reason || event.text || ""), h("span", { class: "quiet" }, event.witness ? `seen by ${event.witness}` : ""))));
+}
+
+function attemptsTable(show) {
+  if (!show.attempts.length) return h("p", { class: "quiet" }, "Not started yet.");
+  return table([{ label: "Attempt" }, { label: "State" }, { label: "Job" }, { label: "Started" }, { label: "Ended" }, { label: "Exit code" }],
+    show.attempts.map(attempt => [String(attempt.number), stateBadge(attempt.state || "?"), String(attempt.job_id ?? "–"), clock(attempt.started), clock(attempt.ended),
+      attempt.signal ? `signal ${attempt.signal}` : String(attempt.code ?? "–")]));
+}
+
+function provenance(show) {
+  const rows = flatten(show.provenance);
+  if (!rows.length) return h("p", { class: "quiet" }, "Nothing is recorded yet.");
+  return h("div", { class: "pairs" }, rows.map(([key, value]) => h("div", {}, h("span", { class: "quiet" }, key), h("code", {}, String(value)))));
+}
+
+// Buttons that change something ask once more before they do.
+function action(label, question, perform) {
+  const button = h("button", { type: "button", class: "button", on: {
+    click: async () => {
+      if (button.textContent !== question) { button.textContent = question; button.classList.add("button-danger"); return; }
+      button.disabled = true;
+      await perform().catch(fault => { button.title = fault.message; button.textContent = fault.message; });
+      button.disabled = false;
+      calm();
+    },
+    blur: () => calm(),
+  } }, label);
+  const calm = () => { button.textContent = label; button.classList.remove("button-danger"); };
+  return button;
+}
+
+export function open(root, query, name) {
+  let closed = false, seen = "";
+  const path = runPath(name);
+  const state = stateBadge("created"), bar = progressBar(), steps = h("span", { class: "quiet" }), reason = h("p", { class: "notice", hidden: true });
+  const kind = h("span", { class: "tag" });
+  const cancel = action("Cancel", "Really cancel?", async () => { await post(`${path}/cancel`); refresh(); });
+  const retry = action("Retry", "Start another attempt?", async () => { await post(`${path}/retry`); refresh(); });
+  const compare = h("a", { class: "button", href: `#/charts?runs=${name}` }, "All charts");
+  const board = new Board(null, { runs: [name] });
+  const grid = h("div", { class: "grid grid-two" }), about = h("div"), details = h("div");
+  const log = new LogTail(name, () => { const run = findRun(name); return !run || !hasEnded(run); });
+  replace(root, h("div", { class: "page-head" }, h("h1", {}, h("span", { class: "quiet" }, `${name.split("/")[0]} /`), ` ${name.split("/")[1]} `, kind),
+    h("div", { class: "filters" }, compare, cancel, retry)),
+    h("div", { class: "run-state" }, state, bar, steps), reason, about, grid, section("Output", log.element), details);
+
+  function showHead(run) {
+    setState(state, run.state);
+    setProgress(bar, run);
+    bar.hidden = !run.iterations;
+    setText(kind, kindOf(run));
+    const figures = [run.iterations ? `${number(run.step)} / ${number(run.iterations)} steps` : null, run.loss !== null ? `loss ${number(run.loss)}` : null,
+      run.tokens_per_second ? `${compact(run.tokens_per_second)} tokens/s` : null, !hasEnded(run) && run.eta_seconds ? `${duration(run.eta_seconds)} to go` : null];
+    setText(steps, figures.filter(Boolean).join("  ·  "));
+    const telling = run.reason && run.state !== "succeeded" && run.state !== "running";
+    reason.hidden = !telling;
+    setText(reason, telling ? run.reason : "");
+    cancel.hidden = hasEnded(run);
+    retry.hidden = !hasEnded(run) || run.state === "succeeded";
+    compare.hidden = !run.iterations;
+  }
+
+  function showDetails(show) {
+    replace(about, definition([["Directory", h("code", {}, show.directory)], ["Run id", h("code", {}, show.run_id)], ["Submitted", clock(show.created)],
+      ["Started", clock(show.started)], ["Ended", clock(show.ended)], ["Needs", (show.needs || []).join(", ")]]));
+    const last = Object.entries(show.last || {}).filter(([metric]) => !metric.includes("/"));
+    const plan = planTable(show);
+    replace(details, h("div", { class: "columns" },
+      plan ? section("Plan against measurement", plan) : null,
+      last.length ? section("Last values", table([{ label: "Metric" }, { label: "Value", number: true }], last.map(([metric, value]) => [metricLabel(metric), number(value, 5)]))) : null),
+      section("Events", eventsList(show)), section("Attempts", attemptsTable(show)), section("Provenance", provenance(show)));
+  }
+
+  async function update() {
+    if (!store.loaded || closed) return;
+    const run = findRun(name);
+    if (run) showHead(run);
+    const key = run ? `${run.state} ${run.attempt} ${hasEnded(run) ? "" : Math.floor(Date.now() / 5000)}` : "none";
+    if (key !== seen) {
+      seen = key;
+      try {
+        const show = await get(path);
+        if (closed) return;
+        showHead(show);
+        showDetails(show);
+      } catch (fault) {
+        if (!closed && fault.status === 404) { reason.hidden = false; setText(reason, fault.message); }
+      }
+    }
+    const came = await curvesOf(name).refresh().catch(() => false);
+    if (closed) return;
+    const have = first.filter(metric => curvesOf(name).metrics.has(metric)).map(metric => board.chart(metric).element);
+    if (have.length !== grid.children.length) grid.replaceChildren(...have);
+    if (came) board.draw();
+  }
+
+  update();
+  log.start();
+  return { title: name, update, close() { closed = true; board.close(); log.stop(); } };
+}

@@ -1,0 +1,119 @@
+// All runs, newest first; chosen ones go to the charts or to the comparison.
+import { h, replace, setText } from "./dom.js";
+import { ago, clock, commit, compact, duration, kindOf, number } from "./format.js";
+import { hasEnded, nameOf } from "./api.js";
+import { command, empty, progressBar, setProgress, setState, stateBadge } from "./parts.js";
+import { store } from "./store.js";
+
+const chosen = new Set(); // kept while other pages are open
+let project = "", words = "";
+
+const columns = [["", "pick"], ["Run", "run"], ["State", "state"], ["Progress", "progress"], ["Loss", "number"], ["Validation", "number"],
+  ["Tokens/s", "number"], ["ETA", "number"], ["Commit", "commit"], ["Submitted", "created"]];
+
+class Row {
+  constructor(run, onChoose) {
+    const name = nameOf(run);
+    this.box = h("input", { type: "checkbox", "aria-label": `Choose ${name}`, on: { change: () => onChoose(name, this.box.checked) } });
+    this.link = h("a", { href: `#/run/${name}` }, run.name);
+    this.kind = h("span", { class: "tag" });
+    this.project = h("span", { class: "quiet" }, run.project);
+    this.state = stateBadge(run.state);
+    this.reason = h("span", { class: "quiet reason" });
+    this.bar = progressBar();
+    this.steps = h("span", { class: "quiet" });
+    this.cells = Object.fromEntries(["loss", "validation", "rate", "eta"].map(key => [key, h("span")]));
+    this.commit = h("code");
+    this.created = h("time");
+    const cell = (label, style, ...content) => h("td", { class: style, "data-label": label }, content);
+    this.element = h("tr", {}, cell("", "pick", this.box),
+      cell("Run", "run", h("span", { class: "run-name" }, this.link, this.kind), this.project),
+      cell("State", "state-cell", this.state, this.reason), cell("Progress", "progress-cell", this.bar, this.steps),
+      cell("Loss", "number", this.cells.loss), cell("Validation", "number", this.cells.validation), cell("Tokens/s", "number", this.cells.rate),
+      cell("ETA", "number", this.cells.eta), cell("Commit", "commit", this.commit), cell("Submitted", "created", this.created));
+    this.update(run);
+  }
+
+  update(run) {
+    this.box.checked = chosen.has(nameOf(run));
+    setText(this.kind, kindOf(run));
+    this.kind.className = `tag tag-${run.kind !== "train" ? "stage" : run.experts > 0 ? "moe" : "dense"}`;
+    setState(this.state, run.state);
+    const telling = run.reason && run.state !== "succeeded" && run.state !== "running";
+    setText(this.reason, telling ? run.reason : "");
+    this.reason.title = telling ? run.reason : "";
+    setProgress(this.bar, run);
+    this.bar.hidden = !run.iterations;
+    setText(this.steps, run.iterations ? `${number(run.step)} / ${number(run.iterations)}` : "");
+    setText(this.cells.loss, number(run.loss));
+    setText(this.cells.validation, number(run.validation_loss));
+    setText(this.cells.rate, compact(run.tokens_per_second));
+    setText(this.cells.eta, hasEnded(run) ? "–" : duration(run.eta_seconds));
+    setText(this.commit, commit(run));
+    setText(this.created, ago(run.created));
+    this.created.title = clock(run.created);
+  }
+}
+
+export function open(root) {
+  const rows = new Map();
+  const body = h("tbody");
+  const table = h("table", { class: "runs" }, h("caption", { class: "hidden" }, "Runs"),
+    h("thead", {}, h("tr", {}, columns.map(([label, style]) => h("th", { class: style, scope: "col" }, label || h("span", { class: "hidden" }, "Choose"))))), body);
+  const select = h("select", { "aria-label": "Project", on: { change: () => { project = select.value; update(); } } });
+  const search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter runs by name", value: words,
+    on: { input: () => { words = search.value; update(); } } });
+  const charts = h("a", { class: "button", href: "#/charts" }, "Charts");
+  const compare = h("a", { class: "button button-main", href: "#/compare" }, "Compare");
+  const count = h("span", { class: "quiet" });
+  const actions = h("div", { class: "actions" }, count, charts, compare);
+  const place = h("div");
+  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, select, search)), actions, place);
+
+  function choose(name, on) {
+    if (on) chosen.add(name); else chosen.delete(name);
+    updateActions();
+  }
+
+  function updateActions() {
+    const names = store.runs.map(nameOf).filter(name => chosen.has(name)).reverse(); // oldest first: the baseline is A
+    setText(count, names.length ? `${names.length} chosen` : "Choose runs to see their curves; two to compare.");
+    charts.href = `#/charts?runs=${names.join(",")}`;
+    charts.hidden = names.length === 0;
+    compare.href = `#/compare?a=${names[0]}&b=${names[1]}`;
+    compare.hidden = names.length !== 2;
+  }
+
+  function updateProjects() {
+    const projects = [...new Set(store.runs.map(run => run.project))].sort();
+    if (!projects.includes(project)) project = "";
+    select.hidden = projects.length < 2;
+    if (select.options.length !== projects.length + 1)
+      replace(select, h("option", { value: "" }, "All projects"), projects.map(name => h("option", { value: name }, name)));
+    select.value = project;
+  }
+
+  function update() {
+    if (!store.loaded) { replace(place, h("p", { class: "quiet" }, store.fault ? "" : "Loading…")); return; }
+    actions.hidden = search.hidden = store.runs.length === 0;
+    updateProjects();
+    updateActions();
+    const wanted = store.runs.filter(run => (!project || run.project === project) && nameOf(run).includes(words.trim()));
+    if (!wanted.length) {
+      replace(place, store.runs.length ? empty("Nothing matches", "No run has this in its name.")
+        : empty("No runs yet", "Write a spec, or take the one that comes with Switchyard, and submit it:", command("switchyard submit experiments/first-run-cpu.yaml")));
+      return;
+    }
+    if (table.parentNode !== place) replace(place, table);
+    const elements = wanted.map(run => {
+      const name = nameOf(run);
+      if (!rows.has(name)) rows.set(name, new Row(run, choose));
+      rows.get(name).update(run);
+      return rows.get(name).element;
+    });
+    if (elements.length !== body.children.length || elements.some((element, i) => body.children[i] !== element)) body.replaceChildren(...elements);
+  }
+
+  update();
+  return { title: "Runs", update, close() {} };
+}
