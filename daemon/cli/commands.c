@@ -10,8 +10,11 @@ extern const struct command command_logs;
 extern const struct command command_ls;
 extern const struct command command_plan;
 extern const struct command command_retry;
+extern const struct command command_run;
 extern const struct command command_schema;
+extern const struct command command_serve;
 extern const struct command command_show;
+extern const struct command command_submit;
 extern const struct command command_validate;
 extern const struct command command_version;
 extern const struct command command_wait;
@@ -24,8 +27,11 @@ const struct command *const commands[] = {
     &command_ls,
     &command_plan,
     &command_retry,
+    &command_run,
     &command_schema,
+    &command_serve,
     &command_show,
+    &command_submit,
     &command_validate,
     &command_version,
     &command_wait,
