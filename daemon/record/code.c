@@ -208,10 +208,13 @@ struct json *code_collect(const char *path, const char *commit, struct text *pat
         answer = describe(root.at, commit, patch, err);
     else
         *reason = string_format("%s: %s", path, code < 0 ? why.text : complaint && *complaint ? complaint : "not a git working tree");
-    if (*reason && commit)
+    if (*reason && commit) {
         error_set(err, "code.commit: %s", *reason);
-    else if (*reason)
+        free(*reason);
+        *reason = NULL;
+    } else if (*reason) {
         answer = js_null();
+    }
     free(complaint);
     text_release(&root);
     return answer;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATEMENTS_MAX = 64, JSON_TEXT_MAX = 256 << 20 };
+enum { STATEMENTS_MAX = 64, JSON_TEXT_MAX = 256 << 20, LOG_PAGES = 1000 };
 
 struct sql_query {
     struct sql *sql;
@@ -23,6 +23,7 @@ struct sql {
     size_t count, next_victim;
     int depth;             // transactions that are open, the inner ones as savepoints
     enum sql_fault fault;
+    int log_pages;         // in the log after the last commit, where checkpoints are ours to make
 };
 
 const char *sql_version(void)
@@ -92,6 +93,22 @@ int sql_script(struct sql *sql, const char *script, struct error *err)
     return sqlite3_exec(sql->connection, script, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(sql, err);
 }
 
+static int note_log(void *context, sqlite3 *connection, const char *database, int pages)
+{
+    (void)connection;
+    (void)database;
+    ((struct sql *)context)->log_pages = pages;
+    return SQLITE_OK;
+}
+
+void sql_checkpoint(struct sql *sql)
+{
+    if (sql->log_pages <= LOG_PAGES)
+        return;
+    sqlite3_wal_checkpoint_v2(sql->connection, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    sql->log_pages = 0;
+}
+
 static int set_up(struct sql *sql, const struct sql_options *options, struct error *err)
 {
     sqlite3_extended_result_codes(sql->connection, 0);
@@ -102,6 +119,8 @@ static int set_up(struct sql *sql, const struct sql_options *options, struct err
         return sql_script(sql, "SELECT count(*) FROM sqlite_master", err);
     if (sql_script(sql, "PRAGMA journal_mode=WAL; SELECT count(*) FROM sqlite_master", err) != 0)
         return -1;
+    if (options->checkpoint_later)
+        sqlite3_wal_hook(sql->connection, note_log, sql);
     return sql_script(sql, options->full_sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err);
 }
 

@@ -17,6 +17,7 @@ struct sql_options {
     bool create;    // make the file if it is absent
     bool read_only; // a database we may not write, in a directory we may not write
     bool full_sync; // fsync every commit; otherwise a power cut (not a crash) may take the last commits back
+    bool checkpoint_later; // commits never fold the log into the file: sql_checkpoint does
     int busy_ms;    // how long to wait for another connection's lock
 };
 
@@ -44,6 +45,9 @@ int sql_number(struct sql *sql, int64_t *number, int64_t fallback, struct error 
 // 0, else rolls back; returns 0 only if all is stored.
 int sql_begin(struct sql *sql, struct error *err);
 int sql_end(struct sql *sql, int status, struct error *err);
+
+// Folds a log of more than 4 MiB into the file; nobody waits for it, and it waits for nobody.
+void sql_checkpoint(struct sql *sql);
 
 int64_t sql_last_id(struct sql *sql);
 int64_t sql_changes(struct sql *sql); // rows of the last statement

@@ -112,14 +112,12 @@ int state_add_need(struct state *state, int64_t run, int64_t needed_run, struct 
 
 int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, size_t *count, struct error *err)
 {
-    struct sql_query *query = sql_ask(state->sql, err, "SELECT needed FROM needs WHERE run = ? ORDER BY needed", "i", run);
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT needed FROM needs WHERE run = ? ORDER BY needed LIMIT ?", "ii", run, (int64_t)max);
     if (!query)
         return -1;
     int got;
-    for (*count = 0; *count < max && (got = sql_step(query, err)) > 0; ++*count)
+    for (*count = 0; (got = sql_step(query, err)) > 0; ++*count)
         needed[*count] = sql_integer(query, 0);
-    if (*count == max)
-        got = 0;
     sql_done(query);
     return got;
 }

@@ -160,7 +160,7 @@ static int open_file(struct project *project, bool read_only, struct error *err)
     struct stat info;
     if (stat(project->database, &info) != 0)
         return error_errno(err, "%s", project->database);
-    if (sql_open(&project->sql, project->database, &(struct sql_options){.read_only = read_only, .busy_ms = BUSY_MS}, err) != 0)
+    if (sql_open(&project->sql, project->database, &(struct sql_options){.read_only = read_only, .checkpoint_later = true, .busy_ms = BUSY_MS}, err) != 0)
         return -1;
     project->device = info.st_dev;
     project->inode = info.st_ino;
@@ -227,5 +227,7 @@ int project_transaction(struct project *project, int (*work)(struct project *pro
             break;
     }
     project_unlock(project);
+    if (project->sql)
+        sql_checkpoint(project->sql); // an fsync of megabytes, which no client should wait for
     return status;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INSERT_MS = 30, LINES_AT_ONCE = 2000, ROWS_AT_ONCE = 500, RUN_NAME_MAX = 256 };
+enum { INSERT_MS = 20, LINES_AT_ONCE = 2000, ROWS_AT_ONCE = 500, RUN_NAME_MAX = 256 };
 
 // ---- a line ----
 
