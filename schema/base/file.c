@@ -200,7 +200,7 @@ char *path_absolute(const char *path, const char *base_directory)
         clean[length] = 0;
     }
     if (!length)
-        clean[0] = '/';
+        strcpy(clean, "/");
     free(full);
     return clean;
 }
