@@ -257,6 +257,22 @@ static void resolve_run(struct spec_file *file, const struct node *tree, const c
     run->missing = list_missing(check);
 }
 
+// A run that starts from another's weights, which start from … its own: none of them could begin.
+static void check_circles(struct spec_file *file)
+{
+    for (size_t i = 0; i < file->count; i++) {
+        size_t at = i, steps = 0;
+        for (const char *from; steps <= file->count && (from = file->runs[at].spec.model.from.run); steps++) {
+            for (at = 0; at < file->count && strcmp(file->runs[at].spec.name, from) != 0;)
+                at++;
+            if (at == i || at == file->count)
+                break;
+        }
+        if (at == i && file->runs[i].spec.model.from.run)
+            check_at(&file->book->checks[i], "model.from.run", false, "`model.from.run`: run `%s` would start from its own weights", file->runs[i].spec.name);
+    }
+}
+
 // What is wrong in the common part although every run replaces it.
 static void check_common(struct spec_book *book, const struct node *common)
 {
@@ -287,6 +303,7 @@ static void resolve(struct spec_file *file, struct node *root, const char *const
                 tree = node_merge(book->pool, tree, options[j], false);
         resolve_run(file, tree, names[i]);
     }
+    check_circles(file);
 }
 
 // ---- the door ----

@@ -126,7 +126,8 @@ static void show_line(struct text *out, const struct problem *problem)
     }
     for (column++; column < problem->column && column < first + LINE_SHOWN; column++)
         text_add(&caret, " ");
-    text_addf(out, "\n%s^\n", caret.at);
+    bool cut = at < end && *at != '\n' && *at != '\r';
+    text_addf(out, "%s\n%s^\n", cut ? "…" : "", caret.at);
     text_release(&caret);
 }
 

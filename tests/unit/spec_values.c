@@ -306,7 +306,7 @@ static void test_warnings_of_absent_inputs(void **state)
     "model: {layers: 4, hidden_size: 64, ffn_hidden_size: 96, attention_heads: 8, kv_heads: 4, head_dim: 16, vocab_size: 300,\n" \
     "  tied_embeddings: true, norm: layernorm, norm_epsilon: 1e-6, activation: gelu, position: learned, rope_base: 500000,\n" \
     "  rope_scaling_factor: 8, bias: true, qk_norm: true, attention_window: 32, attention_dropout: 0.1, hidden_dropout: 0.2,\n" \
-    "  init: {std: 0.01}, from: {run: dense, step: 20},\n" \
+    "  init: {std: 0.01}, from: {run: other, step: 20},\n" \
     "  moe: {experts: 8, top_k: 3, expert_ffn_hidden_size: 32, dispatcher: flex, grouped_gemm: true, router_dtype: fp64,\n" \
     "    losses: [{type: aux_loss, coefficient: 1e-2}, {type: z_loss, coefficient: 0.001}], score_function: sigmoid, pre_softmax: true,\n" \
     "    scaling_factor: 2.5, expert_bias: true, bias_update_rate: 1e-2, num_groups: 4, group_topk: 2, capacity_factor: 1.25,\n" \
@@ -465,7 +465,7 @@ static void test_unrunnable_keys(void **state)
 {
     (void)state;
     static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x", "environment.modules=[a]",
-        "data.eod_mask_loss=true", "model.norm=layernorm", "model.activation=gelu", "model.position=none", "model.bias=true",
+        "data.cache=x", "data.reset_position_ids=true", "model.norm=layernorm", "model.activation=gelu", "model.position=none", "model.bias=true",
         "model.qk_norm=true", "model.hidden_dropout=0.1", "training.precision=bf16", "training.recompute.granularity=full",
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "training.learning_rate.schedule=cosine", "training.learning_rate.expert_peak=1e-3", "resources.nodes=2",
@@ -494,7 +494,8 @@ static void test_unrunnable_keys(void **state)
         spec_file_release(&file);
     }
     static const char *const taken[] = {"resources.device=reference", "training.deterministic=true", "training.learning_rate.schedule=constant",
-        "model.moe={experts: 4, pre_softmax: true, grouped_gemm: true, per_layer_metrics: true}", "model.from={path: /ck}", "checkpoint.interval=5"};
+        "model.moe={experts: 4, pre_softmax: true, grouped_gemm: true, per_layer_metrics: true}", "model.from={path: /ck}", "checkpoint.interval=5",
+        "data.eod_mask_loss=true", "parallelism.expert_tensor=1"};
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
         struct spec_file file;
         const char *sets[] = {taken[i], NULL};
