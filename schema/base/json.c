@@ -55,21 +55,6 @@ struct json *js_array(void)
     return outer(json_array());
 }
 
-// Length of the valid UTF-8 sequence at `at`, or 0.
-static size_t utf8_length(const unsigned char *at)
-{
-    if (at[0] < 0x80)
-        return 1;
-    size_t length = at[0] >= 0xC2 && at[0] <= 0xDF ? 2 : (at[0] & 0xF0) == 0xE0 ? 3 : at[0] >= 0xF0 && at[0] <= 0xF4 ? 4 : 0;
-    for (size_t i = 1; i < length; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    if ((at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) || (at[0] == 0xF0 && at[1] < 0x90) ||
-        (at[0] == 0xF4 && at[1] > 0x8F))
-        return 0;
-    return length;
-}
-
 struct json *js_string(const char *string)
 {
     if (!string)
@@ -80,7 +65,7 @@ struct json *js_string(const char *string)
     struct text clean;
     text_init(&clean, SIZE_MAX / 2);
     for (const unsigned char *at = (const unsigned char *)string; *at;) {
-        size_t length = utf8_length(at);
+        size_t length = utf8_length((const char *)at);
         if (length)
             text_add_bytes(&clean, at, length);
         else

@@ -114,3 +114,18 @@ char *text_take(struct text *text)
     *text = (struct text){0};
     return string;
 }
+
+size_t utf8_length(const char *bytes)
+{
+    const unsigned char *at = (const unsigned char *)bytes;
+    if (at[0] < 0x80)
+        return 1;
+    size_t length = at[0] >= 0xC2 && at[0] <= 0xDF ? 2 : (at[0] & 0xF0) == 0xE0 ? 3 : at[0] >= 0xF0 && at[0] <= 0xF4 ? 4 : 0;
+    for (size_t i = 1; i < length; i++)
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+    if ((at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) || (at[0] == 0xF0 && at[1] < 0x90) ||
+        (at[0] == 0xF4 && at[1] > 0x8F))
+        return 0;
+    return length;
+}

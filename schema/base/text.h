@@ -25,3 +25,6 @@ void *allocate(size_t count, size_t size);              // calloc; never returns
 void *reallocate(void *old, size_t count, size_t size); // realloc of count * size bytes; never returns NULL
 char *string_copy(const char *string);                  // strdup; NULL stays NULL
 char *string_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // asprintf; free()
+
+// Bytes of the valid UTF-8 character at `bytes` (NUL-terminated), or 0 if there is none.
+size_t utf8_length(const char *bytes);

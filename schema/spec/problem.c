@@ -93,38 +93,49 @@ void problems_sort(struct problems *problems)
         qsort(problems->items, problems->count, sizeof *problems->items, by_place);
 }
 
-static bool starts_character(char byte)
+// Adds what stands for the character at `at`: itself, or '?' for bytes that a terminal would obey (control characters, C1 too) or cannot
+// show. out NULL: nowhere. Returns its length.
+static size_t add_character(struct text *out, const char *at)
 {
-    return ((unsigned char)byte & 0xC0) != 0x80;
+    size_t length = utf8_length(at);
+    bool control = ((unsigned char)*at < 0x20 && *at != '\t') || *at == 0x7F || (length == 2 && at[0] == '\xC2' && (unsigned char)at[1] < 0xA0);
+    if (!out)
+        return length ? length : 1;
+    if (length && !control)
+        text_add_bytes(out, at, length);
+    else
+        text_add(out, "?");
+    return length ? length : 1;
+}
+
+static const char *start_of_line(const struct source *source, size_t wanted)
+{
+    const char *at = source->bytes.at, *end = at + source->bytes.length;
+    for (size_t line = 1; line < wanted && at < end; line++) {
+        const char *feed = memchr(at, '\n', (size_t)(end - at));
+        at = feed ? feed + 1 : end;
+    }
+    return at;
 }
 
 // The line and under it a caret at the column (in characters). Of a long line only the neighbourhood is shown.
 static void show_line(struct text *out, const struct problem *problem)
 {
-    const char *at = problem->source->bytes.at, *end = at + problem->source->bytes.length;
-    for (size_t line = 1; line < problem->line && at < end; line++) {
-        const char *feed = memchr(at, '\n', (size_t)(end - at));
-        at = feed ? feed + 1 : end;
-    }
-    size_t first = problem->column > LINE_SHOWN * 2 / 3 ? problem->column - LINE_SHOWN / 2 : 1;
+    const char *at = start_of_line(problem->source, problem->line), *end = problem->source->bytes.at + problem->source->bytes.length;
+    size_t first = problem->column > LINE_SHOWN * 2 / 3 ? problem->column - LINE_SHOWN / 2 : 1, column = 1;
     char number[24] = "";
     if (!problem->source->option)
         snprintf(number, sizeof number, "%zu", problem->line);
-    text_addf(out, "%6s | %s", number, first > 1 ? "…" : "");
     struct text caret;
     text_init(&caret, 4096);
+    text_addf(out, "%6s | %s", number, first > 1 ? "…" : "");
     text_addf(&caret, "%6s | %s", "", first > 1 ? " " : "");
-    size_t column = 0;
-    for (; at < end && *at != '\n' && *at != '\r' && column < first + LINE_SHOWN; at++) {
-        column += starts_character(*at);
-        if (column < first)
-            continue;
-        bool control = ((unsigned char)*at < 0x20 && *at != '\t') || *at == 0x7F;
-        text_add_bytes(out, control ? "?" : at, 1);
-        if (column < problem->column && starts_character(*at))
-            text_add_bytes(&caret, *at == '\t' ? "\t" : " ", 1);
+    for (; at < end && *at != '\n' && *at != '\r' && column < first + LINE_SHOWN; column++) {
+        if (column >= first && column < problem->column)
+            text_add(&caret, *at == '\t' ? "\t" : " ");
+        at += add_character(column >= first ? out : NULL, at);
     }
-    for (column++; column < problem->column && column < first + LINE_SHOWN; column++)
+    for (; column < problem->column && column < first + LINE_SHOWN; column++)
         text_add(&caret, " ");
     bool cut = at < end && *at != '\n' && *at != '\r';
     text_addf(out, "%s\n%s^\n", cut ? "…" : "", caret.at);

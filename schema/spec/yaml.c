@@ -68,7 +68,7 @@ static void syntax_fault(struct builder *builder)
     const yaml_parser_t *parser = &builder->parser;
     const char *problem = parser->problem ? parser->problem : "not YAML";
     if (parser->error == YAML_READER_ERROR) {
-        fault(builder, mark_of_offset(builder, parser->problem_offset), "not UTF-8 text: %s", problem);
+        fault(builder, mark_of_offset(builder, parser->problem_offset), "%s%s", strstr(problem, "UTF-8") ? "not UTF-8 text: " : "YAML: ", problem);
     } else if (parser->context) {
         bool flow = strstr(parser->context, "flow") && has_variable(builder, parser->problem_mark);
         fault(builder, parser->problem_mark, "YAML: %s %s (line %zu)%s", problem, parser->context, parser->context_mark.line + 1,

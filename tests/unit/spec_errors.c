@@ -365,6 +365,24 @@ static void test_caret_of_long_and_odd_lines(void **state)
     text_release(&text);
 }
 
+// A spec from elsewhere cannot make the terminal obey it.
+static void test_terminal_escapes_are_not_shown(void **state)
+{
+    (void)state;
+    expect_problems("base: good.yaml\nk\"\x1B[2J\": 1\n", NULL,
+        "spec.yaml:2:3: YAML: control characters are not allowed\n"
+        "     2 | k\"?[2J\": 1\n"
+        "       |   ^\n");
+    expect_problems("base: good.yaml\n\"a\\e[2J\": 1 # \xC3\xA9\n", NULL,
+        "spec.yaml:2:1: unknown key `a?[2J`\n"
+        "     2 | \"a\\e[2J\": 1 # \xC3\xA9\n"
+        "       | ^\n");
+    expect_problems("base: good.yaml\nk: \xC2\x9B" "2J\n", NULL,
+        "spec.yaml:2:4: YAML: control characters are not allowed\n"
+        "     2 | k: ?2J\n"
+        "       |    ^\n");
+}
+
 // ---- YAML itself ----
 
 static const struct { const char *text, *message; } documents[] = {
@@ -507,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_the_common_part_is_checked),
         cmocka_unit_test(test_nothing_to_remove),
         cmocka_unit_test(test_caret_of_long_and_odd_lines),
+        cmocka_unit_test(test_terminal_escapes_are_not_shown),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_files),
