@@ -44,7 +44,7 @@ static void *no_view(void *at)
 static void side_init(struct side *side, struct comm *ranks, int64_t expert_parallel, const struct device *device)
 {
     struct error err = {{0}};
-    tiny_spec(&side->spec, &(struct tiny){.experts = experts, .top_k = TOP_K, .balance = 0.05, .layer_frequency = 1,
+    tiny_spec(&side->spec, &(struct tiny){.experts = experts, .top_k = TOP_K, .balance = 0.05, .grouped_gemm = true,
         .micro_batch = SEQUENCES, .ranks = ranks->size, .expert_parallel = expert_parallel});
     side->spec.training.global_batch_size = SEQUENCES_A_STEP;
     REQUIRE(parallel_init(&side->parallel, &side->spec, ranks, &err) == 0, "%s", err.text);

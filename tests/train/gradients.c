@@ -229,7 +229,7 @@ static void statistics_count_every_choice(void **state)
 
 static void guarded_is_plain(const struct device *device)
 {
-    struct tiny tiny = {.experts = 4, .top_k = 2, .balance = 0.1, .layer_frequency = 2};
+    struct tiny tiny = {.experts = 4, .top_k = 2, .balance = 0.1, .layer_frequency = 2, .grouped_gemm = true};
     struct fixture plain, guarded;
     int64_t zeros[2];
     set_up(&plain, &tiny, device, 0.5);
@@ -253,6 +253,32 @@ static void nobody_dereferences_device_memory(void **state)
     (void)state;
     guarded_is_plain(device_reference());
     guarded_is_plain(device_cpu(2));
+}
+
+static void grouped_is_one_by_one(const struct device *device)
+{
+    struct fixture sides[2];
+    double loss[2], *dense[2], *experts[2];
+    for (size_t i = 0; i < 2; i++) {
+        set_up(&sides[i], &(struct tiny){.experts = 8, .top_k = 2, .balance = 0.1, .grouped_gemm = i == 1}, device, 0.5);
+        loss[i] = model_forward(sides[i].model, sides[i].tokens, sides[i].targets, true, 1);
+        model_backward(sides[i].model);
+        copy_gradients(&sides[i], &dense[i], &experts[i]);
+    }
+    assert_true(loss[0] == loss[1]);
+    assert_memory_equal(dense[0], dense[1], sides[0].model->dense.count * sizeof **dense);
+    assert_memory_equal(experts[0], experts[1], sides[0].model->experts.count * sizeof **experts);
+    for (size_t i = 0; i < 2; i++) {
+        free(dense[i]), free(experts[i]);
+        tear_down(&sides[i]);
+    }
+}
+
+static void grouped_products_change_no_bit(void **state)
+{
+    (void)state;
+    grouped_is_one_by_one(device_reference());
+    grouped_is_one_by_one(device_cpu(2));
 }
 
 // ---- a single expert is the dense ffn ----
@@ -349,6 +375,7 @@ int main(void)
         cmocka_unit_test(validation_leaves_no_trace),
         cmocka_unit_test(statistics_count_every_choice),
         cmocka_unit_test(nobody_dereferences_device_memory),
+        cmocka_unit_test(grouped_products_change_no_bit),
         cmocka_unit_test(single_expert_is_dense_on_reference),
         cmocka_unit_test(single_expert_is_dense_on_cpu),
     };

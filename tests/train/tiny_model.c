@@ -16,7 +16,7 @@ void tiny_spec(struct spec *spec, const struct tiny *tiny)
     if (tiny->experts) {
         spec->model.moe = (struct spec_moe){
             .experts = tiny->experts, .top_k = tiny->top_k, .expert_ffn_hidden_size = TINY_FFN / 2, .pre_softmax = tiny->pre_softmax,
-            .layer_frequency = tiny->layer_frequency ? tiny->layer_frequency : 1,
+            .grouped_gemm = tiny->grouped_gemm, .layer_frequency = tiny->layer_frequency ? tiny->layer_frequency : 1,
             .losses = {{MOE_LOSS_AUX, tiny->balance}}, .losses_count = tiny->balance != 0,
         };
     }

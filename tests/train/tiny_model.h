@@ -5,7 +5,7 @@
 struct tiny { // what tests vary; the rest is fixed
     int64_t experts, top_k;     // 0 experts: dense
     int64_t layer_frequency;    // 0: every layer is MoE
-    bool pre_softmax, untied;
+    bool pre_softmax, untied, grouped_gemm;
     double balance;             // coefficient of the balance loss
     int64_t micro_batch;        // sequences; 0: 2
     int64_t ranks, expert_parallel; // 0: 1

@@ -28,6 +28,12 @@ void ffn_backward(struct model *model, size_t layer);
 void moe_forward(struct model *model, size_t layer, void *out);
 void moe_backward(struct model *model, size_t layer);
 
+// The experts' products over their rows (R,K) or gradients (R,N), as in the grouped operations of worker/device/device.h; N and K are an
+// expert's matrix.
+void experts_forward(const struct model *model, const struct dispatch *d, void *out, void *rows, void *weights, size_t N, size_t K);
+void experts_dinput(const struct model *model, const struct dispatch *d, void *out, void *drows, void *weights, size_t N, size_t K);
+void experts_dweight(const struct model *model, const struct dispatch *d, void *dweights, void *drows, void *rows, size_t N, size_t K); // +=
+
 // Final norm, output layer and cross-entropy over x_out; targets are on the device and counted of them are not negative. Returns the
 // mean loss. In training it also does the output layer's backward: its weight gradient is added and dnormed holds d normed_final, so
 // that the (T,V) logits never exist as a whole. Backward then makes dx, the gradient of x_out.

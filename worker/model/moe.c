@@ -77,9 +77,9 @@ void moe_forward(struct model *model, size_t layer, void *out)
     dispatch_forth(d, device, moe->expert_probs, probs, x->arrived_probs, 1);
 
     size_t F = s->expert_F;
-    ops->grouped_forward(moe->gate_up, moe->expert_rows, layer_weight(model, PARAM_EXPERT_GATE, layer), d->expert_rows, d->local, 2 * F, s->C);
+    experts_forward(model, d, moe->gate_up, moe->expert_rows, layer_weight(model, PARAM_EXPERT_GATE, layer), 2 * F, s->C);
     ops->swiglu_forward(moe->act, moe->gate_up, moe->expert_probs, d->rows, F);
-    ops->grouped_forward(x->ordered, moe->act, layer_weight(model, PARAM_EXPERT_DOWN, layer), d->expert_rows, d->local, s->C, F);
+    experts_forward(model, d, x->ordered, moe->act, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
 
     const void *back = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
     ops->combine_rows(out, back, moe->row_of, l->x_mid, s->T, s->K, s->C);
@@ -119,11 +119,11 @@ void moe_backward(struct model *model, size_t layer)
     ops->gather_rows(drows, a->dx, moe->row_token, s->T * s->K, s->C);
     dispatch_forth(d, device, x->ordered, drows, x->arrived, s->C);
 
-    ops->grouped_dweight(layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, moe->act, d->expert_rows, d->local, s->C, F);
-    ops->grouped_dinput(x->dact, x->ordered, layer_weight(model, PARAM_EXPERT_DOWN, layer), d->expert_rows, d->local, s->C, F);
+    experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, moe->act, s->C, F);
+    experts_dinput(model, d, x->dact, x->ordered, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
     ops->swiglu_backward(x->dgate_up, x->dexpert_probs, x->dact, moe->gate_up, moe->expert_probs, d->rows, F);
-    ops->grouped_dweight(layer_gradient(model, PARAM_EXPERT_GATE, layer), x->dgate_up, moe->expert_rows, d->expert_rows, d->local, 2 * F, s->C);
-    ops->grouped_dinput(x->ordered, x->dgate_up, layer_weight(model, PARAM_EXPERT_GATE, layer), d->expert_rows, d->local, 2 * F, s->C);
+    experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_GATE, layer), x->dgate_up, moe->expert_rows, 2 * F, s->C);
+    experts_dinput(model, d, x->ordered, x->dgate_up, layer_weight(model, PARAM_EXPERT_GATE, layer), 2 * F, s->C);
 
     const void *dsent = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
     const void *dsent_probs = dispatch_back(d, device, x->send_probs, x->dexpert_probs, x->arrived_probs, 1);
