@@ -1,4 +1,5 @@
 #include "daemon/cli/format.h"
+#include "schema/base/clock.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -67,6 +68,14 @@ const char *format_seconds(char out[FORMAT_MAX], double seconds)
         snprintf(out, FORMAT_MAX, "%lldm %02llds", whole / 60, whole % 60);
     else
         snprintf(out, FORMAT_MAX, "%llds", whole);
+    return out;
+}
+
+const char *format_time(char out[FORMAT_MAX], double wall)
+{
+    char text[CLOCK_TEXT];
+    clock_text(text, wall);
+    snprintf(out, FORMAT_MAX, "%.10s %.8s UTC", text, text + 11);
     return out;
 }
 

@@ -9,6 +9,7 @@ const char *format_short(char out[FORMAT_MAX], double value);      // 4 signific
 const char *format_rate(char out[FORMAT_MAX], double value);       // 12.3k
 const char *format_bytes(char out[FORMAT_MAX], double bytes);      // 96.0 MiB
 const char *format_seconds(char out[FORMAT_MAX], double seconds);  // 1m 20s
+const char *format_time(char out[FORMAT_MAX], double wall);        // 2026-11-30 00:07:57 UTC
 const char *format_json(char out[FORMAT_MAX], const struct json *number); // format_value, or "-" where it is null
 
 // Takes terminal escapes out of a stream of bytes: control sequences, window titles, other control characters, and characters that turn

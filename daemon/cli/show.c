@@ -8,9 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_moment(const char *label)
+{
+    return strcmp(label, "created") == 0 || strcmp(label, "started") == 0 || strcmp(label, "ended") == 0;
+}
+
 static void print_member(const char *label, const struct json *value)
 {
-    char *text = view_value(value), *clean = clean_line(text);
+    char moment[FORMAT_MAX];
+    char *text = is_moment(label) ? string_copy(format_time(moment, js_real_of(value, 0))) : view_value(value), *clean = clean_line(text);
     if (js_kind(value) != JSON_KIND_NULL)
         printf("  %-12s %s\n", label, clean);
     free(clean);
@@ -44,15 +50,13 @@ static void print_events(const struct json *events)
     table_init(&table, "llll");
     for (size_t i = 0; i < js_count(events); i++) {
         const struct json *event = js_at(events, i);
-        char *when = view_value(js_get(event, "time"));
         const char *to = js_string_of(js_get(event, "to"), js_string_of(js_get(event, "kind"), "?"));
         char *witness = string_format("(%s)", js_string_of(js_get(event, "witness"), "?"));
-        char short_when[20];
-        snprintf(short_when, sizeof short_when, "%.19s", when);
-        const char *cells[] = {short_when, to, js_string_of(js_get(event, "reason"), js_string_of(js_get(event, "text"), "")), witness};
+        char when[FORMAT_MAX];
+        format_time(when, js_real_of(js_get(event, "time"), 0));
+        const char *cells[] = {when, to, js_string_of(js_get(event, "reason"), js_string_of(js_get(event, "text"), "")), witness};
         table_row(&table, cells);
         free(witness);
-        free(when);
     }
     table_print(&table, stdout, 2);
     table_release(&table);

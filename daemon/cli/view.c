@@ -73,24 +73,53 @@ void view_runs(FILE *out, const struct json *runs)
     table_release(&table);
 }
 
+static void add_metric(struct table *table, const char *name, const struct json *row)
+{
+    char left[FORMAT_MAX], right[FORMAT_MAX], difference[FORMAT_MAX], relative[FORMAT_MAX] = "-";
+    double base = js_real_of(js_get(row, "a"), NAN), apart = js_real_of(js_get(row, "difference"), NAN);
+    if (isfinite(base) && isfinite(apart) && base != 0)
+        snprintf(relative, sizeof relative, "%+.2f %%", 100 * apart / fabs(base));
+    const char *cells[] = {name, format_json(left, js_get(row, "a")), format_json(right, js_get(row, "b")),
+        format_json(difference, js_get(row, "difference")), relative};
+    table_row(table, cells);
+}
+
+// The metrics that a comparison begins with; all others follow in the API's order.
+static const char *const first_metrics[] = {"loss", "validation_loss", "grad_norm", "tokens_per_second", "step_time_ms"};
+enum { FIRST_METRICS = sizeof first_metrics / sizeof *first_metrics };
+
+static bool is_first(const char *metric)
+{
+    for (size_t i = 0; i < FIRST_METRICS; i++)
+        if (strcmp(first_metrics[i], metric) == 0)
+            return true;
+    return false;
+}
+
 static void view_metrics(FILE *out, const struct json *metrics, const char *a, const char *b)
 {
     struct table table;
     table_init(&table, "lrrrr");
     const char *heading[] = {"metric", a, b, "difference", "relative"};
     table_row(&table, heading);
-    for (void *i = js_first(metrics); i; i = js_next(metrics, i)) {
-        const struct json *row = js_value(i);
-        char left[FORMAT_MAX], right[FORMAT_MAX], difference[FORMAT_MAX], relative[FORMAT_MAX] = "-";
-        double base = js_real_of(js_get(row, "a"), NAN), apart = js_real_of(js_get(row, "difference"), NAN);
-        if (isfinite(base) && isfinite(apart) && base != 0)
-            snprintf(relative, sizeof relative, "%+.2f %%", 100 * apart / fabs(base));
-        const char *cells[] = {js_key(i), format_json(left, js_get(row, "a")), format_json(right, js_get(row, "b")),
-            format_json(difference, js_get(row, "difference")), relative};
-        table_row(&table, cells);
-    }
+    for (size_t i = 0; i < FIRST_METRICS; i++)
+        if (js_get(metrics, first_metrics[i]))
+            add_metric(&table, first_metrics[i], js_get(metrics, first_metrics[i]));
+    for (void *i = js_first(metrics); i; i = js_next(metrics, i))
+        if (!is_first(js_key(i)))
+            add_metric(&table, js_key(i), js_value(i));
     table_print(&table, out, 2);
     table_release(&table);
+}
+
+static char *cell_of(const struct json *row, const char *member)
+{
+    const struct json *value = js_get(row, member);
+    char digits[FORMAT_MAX];
+    if (js_kind(value) != JSON_KIND_INTEGER && js_kind(value) != JSON_KIND_REAL)
+        return view_value(value);
+    bool bytes = strcmp(js_string_of(js_get(row, "unit"), ""), "bytes") == 0;
+    return string_copy((bytes ? format_bytes : format_value)(digits, js_real_of(value, 0)));
 }
 
 // Rows of an array of objects; each member named in `members` is a column.
@@ -101,10 +130,7 @@ static void view_rows(FILE *out, const struct json *rows, const char *const *hea
     table_row(&table, heading);
     for (size_t i = 0; i < js_count(rows); i++)
         for (size_t column = 0; column < table.columns; column++) {
-            const struct json *value = js_get(js_at(rows, i), members[column]);
-            char digits[FORMAT_MAX];
-            bool is_number = js_kind(value) == JSON_KIND_INTEGER || js_kind(value) == JSON_KIND_REAL;
-            char *cell = is_number ? string_copy(format_value(digits, js_real_of(value, 0))) : view_value(value);
+            char *cell = cell_of(js_at(rows, i), members[column]);
             table_cell(&table, cell);
             free(cell);
         }
@@ -133,10 +159,10 @@ void view_comparison(FILE *out, const struct json *comparison)
         view_rows(out, configuration, heading, members, "lll");
     }
     if (js_count(predicted)) {
-        const char *heading[] = {"predicted", a, "measured", b, "measured", "unit"};
-        const char *members[] = {"name", "a", "measured_a", "b", "measured_b", "unit"};
+        const char *heading[] = {"", a, "measured", b, "measured"};
+        const char *members[] = {"name", "a", "measured_a", "b", "measured_b"};
         fprintf(out, "\nPredicted against measured\n");
-        view_rows(out, predicted, heading, members, "lrrrrl");
+        view_rows(out, predicted, heading, members, "lrrrr");
     }
     free(a);
     free(b);

@@ -75,6 +75,7 @@ static void numbers(void **state)
     assert_string_equal(format_seconds(out, 7265), "2h 01m");
     assert_string_equal(format_seconds(out, NAN), "-");
     assert_string_equal(format_seconds(out, INFINITY), "-");
+    assert_string_equal(format_time(out, 1795997277.02), "2026-11-30 00:07:57 UTC");
 }
 
 int main(void)
