@@ -134,7 +134,7 @@ class Chart {
       ...rest, legend: "never", connectSeparatedPoints: true, highlightCircleSize: 3, fillAlpha: 0.14, axisLabelFontSize: 11, yRangePad: 8,
       xRangePad: 2, rightGap: 10, interactionModel: model, animatedZooms: false,
       axes: {
-        x: { drawGrid: false, pixelsPerLabel: 64, axisLabelFormatter: x => board.xLabel(x) },
+        x: { drawGrid: false, pixelsPerLabel: 48, axisLabelFormatter: x => board.xLabel(x) },
         y: { axisLabelWidth: 46, pixelsPerLabel: 32, axisLabelFormatter: y => compact(y) },
       },
       highlightCallback: (_, x) => board.point(x),

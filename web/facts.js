@@ -31,7 +31,7 @@ function sizes(shows, [a, b]) {
   return out;
 }
 
-function outcomes(answer, [a, b]) {
+function outcomes(answer, shows, [a, b]) {
   const out = [];
   for (const [metric, label] of [["loss", "training loss"], ["validation_loss", "validation loss"]]) {
     const { a: x, b: y, difference } = pair(answer, metric);
@@ -45,13 +45,14 @@ function outcomes(answer, [a, b]) {
     : `${b} works through tokens at ${rate.toFixed(2)} × the speed of ${a}: ${compact(pair(answer, "tokens_per_second").b)} against ${compact(pair(answer, "tokens_per_second").a)} a second.`]);
   const norm = pair(answer, "grad_norm");
   if (typeof norm.a === "number" && typeof norm.b === "number") out.push(["plain", `The gradient norm is ${number(norm.b, 3)} in ${b} and ${number(norm.a, 3)} in ${a}.`]);
-  const balance = pair(answer, "load_balancing_loss");
-  const value = typeof balance.b === "number" ? balance.b : balance.a;
-  if (typeof value === "number") out.push(["plain", `The load-balancing loss stands at ${number(value, 4)}; 1 is an even load of the experts.`]);
+  shows.forEach((show, i) => {
+    const balance = (show.last || {}).load_balancing_loss;
+    if (typeof balance === "number") out.push(["plain", `The load-balancing loss of ${[a, b][i]} stands at ${number(balance, 4)}; 1 is an even load of its experts.`]);
+  });
   return out;
 }
 
 export function facts(answer, shows, names) {
   if (!answer.step) return [["plain", "The two runs have no step in common yet."]];
-  return [...sameness(answer, shows), ...sizes(shows, names), ...outcomes(answer, names)];
+  return [...sameness(answer, shows), ...sizes(shows, names), ...outcomes(answer, shows, names)];
 }

@@ -12,7 +12,7 @@ export function number(value, digits = 4) {
   if (Number.isInteger(x) && size < 1e15) return minus(group.format(x));
   if (size >= 1e6 || size < 1e-4) return minus(x.toExponential(digits - 2).replace("e+", "e"));
   if (size >= 1000) return minus(group.format(x));
-  return minus(x.toPrecision(digits));
+  return minus(size < 0.01 ? trim(x.toPrecision(digits)) : x.toPrecision(digits));
 }
 
 const minus = text => text.replace(/^-/, "−");
@@ -78,8 +78,11 @@ export const commit = run => run.commit ? `${String(run.commit).slice(0, 8)}${ru
 export const kindOf = run => run.kind !== "train" ? run.kind : run.experts > 0 ? `MoE ${run.experts}` : "dense";
 export const stateLabel = state => ({ timed_out: "timed out", out_of_memory: "out of memory" })[state] || state;
 
-// A metric's name in words: "moe/layer_00/largest_share" → "layer 00 · largest share".
+// A metric's name in words: "moe/layer_00/largest_share" → "layer 00 · largest share", "step_time_ms" → "step time (ms)".
 export function metricLabel(name) {
+  if (name === "tflops") return "TFLOPS";
   const parts = name.split("/");
-  return (parts.length > 1 ? parts.slice(1) : parts).map(part => part.replaceAll("_", " ")).join(" · ");
+  return (parts.length > 1 ? parts.slice(1) : parts).map(part => part.replace(/_ms$/, "_(ms)").replace(/_mb$/, "_(MB)").replaceAll("_", " ")).join(" · ");
 }
+
+export const sectionLabel = section => section === "moe" ? "MoE" : section.replaceAll("_", " ");

@@ -1,6 +1,7 @@
 // Every metric of the chosen runs.
 import { h, replace, setText } from "./dom.js";
 import { hasEnded, nameOf } from "./api.js";
+import { sectionLabel } from "./format.js";
 import { Board, curveColour, sections } from "./curves.js";
 import { choice, empty } from "./parts.js";
 import { curvesOf, findRun, store } from "./store.js";
@@ -74,7 +75,7 @@ export function open(root, query) {
       return;
     }
     replace(place, shown.map(([title, metrics]) => h("section", { class: "block" },
-      h("h2", {}, title.replaceAll("_", " "), h("small", {}, String(metrics.length))),
+      h("h2", {}, sectionLabel(title), h("small", {}, String(metrics.length))),
       h("div", { class: "grid" }, metrics.map(metric => board.chart(metric).element)))));
   }
 

@@ -1,6 +1,6 @@
 // One run: what it is made of, what was foretold and measured, what happened, and what it prints.
 import { h, replace, setText } from "./dom.js";
-import { bytes, clock, compact, duration, kindOf, metricLabel, moment, number } from "./format.js";
+import { bytes, clock, compact, duration, kindOf, metricLabel, moment, number, stateLabel } from "./format.js";
 import { get, hasEnded, post, runPath } from "./api.js";
 import { Board } from "./curves.js";
 import { LogTail } from "./log.js";
@@ -99,7 +99,7 @@ export function open(root, query, name) {
 
   function showDetails(show) {
     replace(about, definition([["Directory", h("code", {}, show.directory)], ["Run id", h("code", {}, show.run_id)], ["Submitted", clock(show.created)],
-      ["Started", clock(show.started)], ["Ended", clock(show.ended)], ["Needs", (show.needs || []).join(", ")]]));
+      ["Started", clock(show.started)], ["Ended", clock(show.ended)], ["Needs", (show.needs || []).map(need => `${need.run} (${stateLabel(need.state)})`).join(", ")]]));
     const last = Object.entries(show.last || {}).filter(([metric]) => !metric.includes("/"));
     const plan = planTable(show);
     replace(details, h("div", { class: "columns" },

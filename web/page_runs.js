@@ -8,7 +8,7 @@ import { store } from "./store.js";
 const chosen = new Set(); // kept while other pages are open
 let project = "", words = "";
 
-const columns = [["", "pick"], ["Run", "run"], ["State", "state"], ["Progress", "progress"], ["Loss", "number"], ["Validation", "number"],
+const columns = [["", "pick"], ["Run", "run"], ["State", "state-cell"], ["Progress", "progress-cell"], ["Loss", "number"], ["Validation", "number"],
   ["Tokens/s", "number"], ["ETA", "number"], ["Commit", "commit"], ["Submitted", "created"]];
 
 class Row {

@@ -53,7 +53,7 @@ export function flatten(object, prefix = "") {
   return Object.entries(object || {}).flatMap(([key, value]) => {
     const name = prefix ? `${prefix}.${key}` : key;
     if (value === null || value === undefined || (Array.isArray(value) && !value.length)) return [];
-    if (typeof value === "object" && !Array.isArray(value)) return flatten(value, name);
-    return [[name, Array.isArray(value) ? value.map(item => typeof item === "object" ? JSON.stringify(item) : String(item)).join("  ") : value]];
+    if (Array.isArray(value) && value.some(item => item && typeof item === "object")) return value.flatMap((item, i) => flatten(item, value.length > 1 ? `${name}[${i}]` : name));
+    return typeof value === "object" && !Array.isArray(value) ? flatten(value, name) : [[name, Array.isArray(value) ? value.join("  ") : value]];
   });
 }
