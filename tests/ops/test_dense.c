@@ -220,6 +220,46 @@ static void test_sums_in_double(void **test)
     trial_end(&trial, run_sums);
 }
 
+// What is not a number must not be lost on the way to the loss, wherever in a row it stands.
+static void not_a_number(const struct device *device)
+{
+    enum { C = 37 };
+    for (size_t place = 0; place < C; place++) {
+        struct trial loss, norm, gated;
+        trial_begin(&loss, "cross_entropy", 2, (size_t)2, (size_t)C);
+        trial_reals(&loss, 2, 1);
+        trial_reals(&loss, 2 * C, 1)[C + place] = NAN;
+        trial_ints(&loss, 2)[1] = 3;
+        trial_on(&loss, device, run_cross_entropy);
+        assert_true(isfinite(loss.reals[0][0]) && isnan(loss.reals[0][1]) && isnan(loss.reals[1][C + place]));
+        trial_release(&loss);
+        trial_begin(&norm, "rmsnorm_forward", 2, (size_t)2, (size_t)C);
+        trial_reals(&norm, 2 * C, 0);
+        trial_reals(&norm, 2, 0);
+        trial_reals(&norm, 2 * C, 1)[place] = NAN;
+        trial_reals(&norm, C, 1);
+        trial_on(&norm, device, run_rmsnorm_forward);
+        for (size_t i = 0; i < C; i++)
+            assert_true(isnan(norm.reals[0][i]) && isfinite(norm.reals[0][C + i]));
+        trial_release(&norm);
+        trial_begin(&gated, "swiglu", 3, (size_t)1, (size_t)C, (size_t)0);
+        trial_reals(&gated, C, 1);
+        trial_reals(&gated, 2 * C, 1)[place] = NAN;
+        trial_reals(&gated, 1, 1);
+        trial_on(&gated, device, run_swiglu_forward);
+        for (size_t i = 0; i < C; i++)
+            assert_true((i == place) == !!isnan(gated.reals[0][i]));
+        trial_release(&gated);
+    }
+}
+
+static void test_not_a_number(void **test)
+{
+    (void)test;
+    not_a_number(device_reference());
+    each_cpu(not_a_number);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_elements),
         cmocka_unit_test(test_sums_in_double),
+        cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,36 @@ static void single_expert(const struct device *device)
     }
 }
 
+// Logits that are no numbers still choose K different experts, so that the run lives to report its loss.
+static void router_not_a_number(const struct device *device)
+{
+    enum { E = 19, K = 5 };
+    for (size_t place = 0; place <= E; place++) {
+        struct trial t;
+        trial_begin(&t, "router", 4, (size_t)1, (size_t)E, (size_t)K, (size_t)0);
+        trial_reals(&t, K, 1);
+        trial_reals(&t, E, 1);
+        double *logits = trial_reals(&t, E, 1);
+        for (size_t e = 0; e < E; e++)
+            logits[e] = place == E || e == place ? NAN : logits[e];
+        trial_reals(&t, 1, 1);
+        trial_reals(&t, E, 1);
+        trial_reals(&t, K, 1);
+        trial_ints(&t, K);
+        trial_ints(&t, E);
+        for (size_t a = 0; a < 3; a++)
+            trial_ints(&t, K);
+        trial_on(&t, device, run_router);
+        bool seen[E] = {0};
+        for (size_t j = 0; j < K; j++) {
+            assert_in_range(t.ints[0][j], 0, E - 1);
+            assert_false(seen[t.ints[0][j]]);
+            seen[t.ints[0][j]] = true;
+        }
+        trial_release(&t);
+    }
+}
+
 static void test_router_meaning(void **test)
 {
     (void)test;
@@ -130,6 +160,8 @@ static void test_router_meaning(void **test)
     each_cpu(router_meaning);
     single_expert(device_reference());
     each_cpu(single_expert);
+    router_not_a_number(device_reference());
+    each_cpu(router_not_a_number);
 }
 
 // dims: T, K, C, with a residual

@@ -2,8 +2,9 @@
 #include "worker/device/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { SUM_BLOCK = 4096 }; // elements summed together
+enum { SUM_BLOCK = 4096 }; // elements taken together
 
 struct elements {
     float *out;
@@ -36,15 +37,17 @@ void cpu_scale(void *x, double factor, size_t count)
     cpu_run(run_scale, &(struct elements){.out = x, .factor = (float)factor, .count = count}, count);
 }
 
+// Rank after rank over a block that stays in cache.
 static void run_add_ordered(const void *job, int thread, int threads)
 {
     const struct elements *e = job;
     struct range part = cpu_part(e->count, thread, threads);
-    for (size_t i = part.from; i < part.to; i++) {
-        float sum = e->a[i];
+    for (size_t i = part.from; i < part.to; i += SUM_BLOCK) {
+        size_t n = part.to - i < SUM_BLOCK ? part.to - i : SUM_BLOCK;
+        if (e->ranks == 1)
+            memmove(e->out + i, e->a + i, n * sizeof *e->out);
         for (size_t r = 1; r < e->ranks; r++)
-            sum += e->a[r * e->count + i];
-        e->out[i] = sum;
+            cpu.kernels->add(e->out + i, r == 1 ? e->a + i : e->out + i, e->a + r * e->count + i, n);
     }
 }
 
