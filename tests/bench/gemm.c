@@ -84,7 +84,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < count; i++) {
         double now = rate(device, &shapes[i], out, a, b);
         inverse += 1 / now;
-        printf("%-26s %5zu %5zu %5zu  %6.1f GF/s  %3.0f %%\n", shapes[i].name, shapes[i].M, shapes[i].N, shapes[i].K, now, 100 * now / best);
+        printf(
+            "%-26s %5zu %5zu %5zu  %6.1f GF/s  %3.0f %%\n", shapes[i].name, shapes[i].M, shapes[i].N, shapes[i].K, now, 100 * now / best);
     }
     printf("harmonic mean %.1f GF/s, %.0f %%\n", (double)count / inverse, 100 * (double)count / inverse / best);
     return 0;

@@ -47,7 +47,8 @@ static void stop(enum part part)
     since = now;
 }
 
-static float *x, *normed, *rstd, *qkv, *heads, *lse, *gate_up, *act, *big, *logits, *weights, *gradients, *first, *second, *probs, *scores, *rows;
+static float *x, *normed, *rstd, *qkv, *heads, *lse, *gate_up, *act, *big, *logits, *weights, *gradients, *first, *second, *probs, *scores,
+    *rows;
 static int32_t *choice, *counts, *row_token, *row_slot, *row_of, *tokens;
 static int64_t host_counts[E];
 
@@ -171,8 +172,8 @@ static float *reals(const struct device *device, size_t count)
 
 static void allocate_all(const struct device *device)
 {
-    float **const arrays[] = {&x, &normed, &rstd, &qkv, &heads, &lse, &gate_up, &act, &big, &logits, &weights, &gradients, &first, &second, &probs,
-        &scores, &rows};
+    float **const arrays[] = {&x, &normed, &rstd, &qkv, &heads, &lse, &gate_up, &act, &big, &logits, &weights, &gradients, &first, &second,
+        &probs, &scores, &rows};
     int32_t **const integers[] = {&choice, &counts, &row_token, &row_slot, &row_of, &tokens};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = reals(device, LARGEST);
@@ -202,8 +203,8 @@ int main(int argc, char **argv)
             memcpy(kept, spent, sizeof kept);
         }
     }
-    printf("%s, %s, %d threads: %.1f ms a micro batch of %d tokens, %.0f tokens/s\n", moe ? "moe" : "dense", device->isa, threads, best * 1e3, T,
-        T / best);
+    printf("%s, %s, %d threads: %.1f ms a micro batch of %d tokens, %.0f tokens/s\n", moe ? "moe" : "dense", device->isa, threads,
+        best * 1e3, T, T / best);
     for (size_t p = 0; p < PARTS; p++)
         printf("%-18s %7.2f ms %5.1f %%\n", part_names[p], kept[p] * 1e3, 100 * kept[p] / best);
     return 0;

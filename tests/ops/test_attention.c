@@ -35,8 +35,8 @@ static void attention_case(const size_t *d, double scale, double tolerance)
     trial_end(&trial, run_backward);
 }
 
-static const size_t shapes[][5] = {{1, 1, 1, 1, 2}, {2, 3, 2, 1, 4}, {1, 17, 3, 3, 6}, {3, 33, 4, 2, 10}, {1, 65, 2, 2, 32}, {2, 64, 4, 2, 32},
-    {1, 130, 6, 3, 16}, {1, 97, 2, 1, 34}, {1, 32, 8, 1, 66}, {1, 200, 2, 1, 8}};
+static const size_t shapes[][5] = {{1, 1, 1, 1, 2}, {2, 3, 2, 1, 4}, {1, 17, 3, 3, 6}, {3, 33, 4, 2, 10}, {1, 65, 2, 2, 32},
+    {2, 64, 4, 2, 32}, {1, 130, 6, 3, 16}, {1, 97, 2, 1, 34}, {1, 32, 8, 1, 66}, {1, 200, 2, 1, 8}};
 
 static void test_shapes(void **test)
 {

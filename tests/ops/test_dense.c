@@ -82,7 +82,8 @@ static void run_rope(const struct device_ops *ops, void **r, int32_t **i, const 
 
 static void test_rope(void **test)
 {
-    static const size_t shapes[][6] = {{1, 2, 0, 1, 2, 1}, {7, 30, 1, 2, 6, 7}, {26, 200, 2, 3, 34, 13}, {300, 96, 0, 3, 32, 100}, {5, 66, 0, 1, 66, 5}};
+    static const size_t shapes[][6] = {
+        {1, 2, 0, 1, 2, 1}, {7, 30, 1, 2, 6, 7}, {26, 200, 2, 3, 34, 13}, {300, 96, 0, 3, 32, 100}, {5, 66, 0, 1, 66, 5}};
     (void)test;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t direction = 0; direction < 2; direction++) {
@@ -146,8 +147,10 @@ static void test_cross_entropy(void **test)
         int32_t *targets = trial_ints(&trial, T);
         for (size_t t = 0; t < T; t++) {
             targets[t] = t % 4 == 3 ? -1 : (int32_t)below(V);
-            for (size_t v = 0; v < V; v++) // a row of equal logits, a row with one infinitely below
-                logits[t * V + v] = t % 5 == 1 ? 3 : t % 5 == 2 && v == V / 2 && V > 1 && targets[t] != (int32_t)v ? -INFINITY : logits[t * V + v];
+            for (size_t v = 0; t % 5 == 1 && v < V; v++)
+                logits[t * V + v] = 3; // a row of equal logits
+            if (t % 5 == 2 && V > 1 && targets[t] != (int32_t)V / 2)
+                logits[t * V + V / 2] = -INFINITY;
         }
         trial_end(&trial, run_cross_entropy);
     }

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <cmocka.h>
 
-static const size_t shapes[][3] = {{1, 1, 1}, {1, 16, 4}, {2, 3, 3}, {13, 5, 2}, {65, 16, 4}, {33, 64, 8}, {257, 7, 1}, {600, 17, 5}}; // T, E, K
+static const size_t shapes[][3] = {
+    {1, 1, 1}, {1, 16, 4}, {2, 3, 3}, {13, 5, 2}, {65, 16, 4}, {33, 64, 8}, {257, 7, 1}, {600, 17, 5}}; // T, E, K
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 // dims: T, E, K, pre_softmax. The whole way: choice, counts and plan, so that integers are judged together with what they are made from.

@@ -174,7 +174,8 @@ static const struct gradient_case cases[] = {
 static void check_gradient(const struct gradient_case *c)
 {
     const struct device_ops *ops = device_reference_f64()->ops;
-    double *x = allocate(c->x, sizeof *x), *dx = allocate(c->x, sizeof *dx), *y = allocate(c->y, sizeof *y), *dy = allocate(c->y, sizeof *dy);
+    double *x = allocate(c->x, sizeof *x), *dx = allocate(c->x, sizeof *dx), *y = allocate(c->y, sizeof *y),
+           *dy = allocate(c->y, sizeof *dy);
     for (size_t i = 0; i < c->x; i++)
         x[i] = normal() * c->scale;
     for (size_t i = 0; i < c->y; i++)

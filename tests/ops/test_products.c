@@ -13,8 +13,8 @@ enum { ODD = sizeof odd / sizeof *odd };
 static void run_matmul(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
 {
     (void)i;
-    ops->matmul(r[0], r[1], r[2], t->dims[0], t->dims[1], t->dims[2], (enum matrix_use)t->dims[3], (enum matrix_use)t->dims[4],
-        (bool)t->dims[5]);
+    ops->matmul(
+        r[0], r[1], r[2], t->dims[0], t->dims[1], t->dims[2], (enum matrix_use)t->dims[3], (enum matrix_use)t->dims[4], (bool)t->dims[5]);
 }
 
 static void matmul_case(size_t M, size_t N, size_t K, size_t use_a, size_t use_b, size_t accumulate)
@@ -163,8 +163,8 @@ static void groups_alone(const struct device *device)
         for (size_t g = 0; g < GROUPS; row += (size_t)counts[g++]) {
             size_t n = (size_t)counts[g], at[3] = {row * N, row * K, g * N * K}, size[3] = {n * N, n * K, (size_t)N * K};
             size_t dims[3][3] = {{n, N, K}, {n, K, N}, {N, K, n}};
-            trial_begin(&plain, "matmul", 6, dims[kind][0], dims[kind][1], dims[kind][2], (size_t)kinds[kind].use_a, (size_t)kinds[kind].use_b,
-                (size_t)(kind == 2));
+            trial_begin(&plain, "matmul", 6, dims[kind][0], dims[kind][1], dims[kind][2], (size_t)kinds[kind].use_a,
+                (size_t)kinds[kind].use_b, (size_t)(kind == 2));
             size_t order[3] = {kinds[kind].out, kinds[kind].a, kinds[kind].b};
             for (size_t a = 0; a < 3; a++) {
                 double *reals = trial_reals(&plain, size[order[a]], 1);

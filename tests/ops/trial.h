@@ -15,9 +15,9 @@ struct trial {
     size_t real_counts[ARRAYS_MAX], real_count;
     int32_t *ints[ARRAYS_MAX];
     size_t int_counts[ARRAYS_MAX], int_count;
-    double tolerance; // largest |error| over largest |expected| of the array
+    double tolerance;         // largest |error| over largest |expected| of the array
     double terms[ARRAYS_MAX]; // size of the terms where a result is their difference: counts as the largest |expected| if larger
-    int64_t *host;    // counts of grouped operations
+    int64_t *host;            // counts of grouped operations
 };
 
 // What a trial calls: r[] and i[] are its arrays on the device, in the order they were added.
@@ -37,6 +37,6 @@ void trial_release(struct trial *trial);
 // Runs on every cpu kernel set of this machine, one thread: `each` is called with the device and the caller's argument.
 void each_cpu(void (*each)(const struct device *device));
 
-double normal(void);            // the test's own generator, the same numbers every time
-size_t below(size_t limit);     // uniform
+double normal(void);        // the test's own generator, the same numbers every time
+size_t below(size_t limit); // uniform
 bool same_bits(const double *a, const double *b, size_t count);

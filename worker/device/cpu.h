@@ -41,22 +41,23 @@ struct product {
 };
 
 // cpu_matmul.c
-void cpu_matmul(void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b,
-    bool accumulate);
+void cpu_matmul(
+    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate);
 void cpu_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
 void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
 void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K);
 
 // cpu_attention.c
 void cpu_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D);
-void cpu_attention_backward(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H,
-    size_t G, size_t D);
+void cpu_attention_backward(
+    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D);
 
 // cpu_rows.c
 void cpu_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C);
 void cpu_embedding_backward(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C);
 void cpu_rmsnorm_forward(void *out, void *rstd, const void *x, const void *weight, size_t T, size_t C, double eps);
-void cpu_rmsnorm_backward(void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C);
+void cpu_rmsnorm_backward(
+    void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C);
 void cpu_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction);
 void cpu_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F);
 void cpu_swiglu_backward(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F);
@@ -64,8 +65,8 @@ void cpu_cross_entropy(void *losses, void *logits, const int32_t *targets, size_
 
 // cpu_router.c
 void cpu_router_forward(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax);
-void cpu_router_backward(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores, const int32_t *counts,
-    double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax);
+void cpu_router_backward(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores,
+    const int32_t *counts, double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax);
 void cpu_router_counts(int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K);
 void cpu_gather_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C);
 void cpu_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C);
@@ -74,8 +75,8 @@ void cpu_combine_rows(void *out, const void *rows, const int32_t *row_of, const 
 void cpu_add(void *out, const void *a, const void *b, size_t count);
 void cpu_scale(void *x, double factor, size_t count);
 void cpu_add_ordered(void *out, const void *parts, size_t ranks, size_t count);
-void cpu_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1, double beta2,
-    double eps, double decay, int64_t step);
+void cpu_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
+    double beta2, double eps, double decay, int64_t step);
 double cpu_sum_of_squares(const void *x, size_t count);
 double cpu_sum(const void *x, size_t count);
 int64_t cpu_count_zeros(const void *x, size_t count);

@@ -14,8 +14,8 @@ struct attention {
     const float *dout, *qkv;
     const float *saved_out, *saved_lse;
     size_t B, S, H, G, D;
-    size_t row;   // reals of a row of qkv
-    size_t wide;  // D in whole strips
+    size_t row;    // reals of a row of qkv
+    size_t wide;   // D in whole strips
     size_t padded; // S in whole key tiles
     float scale;
 };
@@ -33,8 +33,15 @@ static size_t smaller(size_t a, size_t b)
 static struct attention attention_of(size_t B, size_t S, size_t H, size_t G, size_t D)
 {
     assert(G && H % G == 0 && D % 2 == 0);
-    return (struct attention){.B = B, .S = S, .H = H, .G = G, .D = D, .row = (H + 2 * G) * D, .wide = rounded(D, cpu.kernels->strip),
-        .padded = rounded(S, KEYS), .scale = (float)(1 / sqrt((double)D))};
+    return (struct attention){.B = B,
+        .S = S,
+        .H = H,
+        .G = G,
+        .D = D,
+        .row = (H + 2 * G) * D,
+        .wide = rounded(D, cpu.kernels->strip),
+        .padded = rounded(S, KEYS),
+        .scale = (float)(1 / sqrt((double)D))};
 }
 
 static void forward_head(const struct attention *a, size_t b, size_t h, const float *keys, const float *values, float *scores)
@@ -83,17 +90,18 @@ void cpu_attention_forward(void *out, void *lse, const void *qkv, size_t B, size
 
 // What backward needs of one key head: packed keys and values, the sums of their gradients, and one tile.
 struct backward {
-    float *keys_across;   // kᵀ, strips over positions: scores
-    float *values_across; // vᵀ, strips over positions: dp
-    float *keys;          // key tiles, strips over D: dq
+    float *keys_across;     // kᵀ, strips over positions: scores
+    float *values_across;   // vᵀ, strips over positions: dp
+    float *keys;            // key tiles, strips over D: dq
     float *queries, *douts; // the query tile's, strips over D: dk, dv
-    float *dk, *dv;       // (S, D)
-    float *p, *dp;        // (QUERIES, KEYS)
+    float *dk, *dv;         // (S, D)
+    float *p, *dp;          // (QUERIES, KEYS)
 };
 
 static struct backward backward_of(const struct attention *a, int thread)
 {
-    size_t across = (a->padded + SPARE) * a->D, tiles = a->padded * a->wide, query = QUERIES * a->wide, sums = a->S * a->D, tile = QUERIES * KEYS;
+    size_t across = (a->padded + SPARE) * a->D, tiles = a->padded * a->wide, query = QUERIES * a->wide, sums = a->S * a->D,
+           tile = QUERIES * KEYS;
     float *at = cpu_scratch(thread, SCRATCH_ATTENTION, 2 * across + tiles + 2 * query + 2 * sums + 2 * tile + SPARE);
     struct backward w = {.keys_across = at, .values_across = at + across, .keys = at + 2 * across};
     w.queries = w.keys + tiles;
@@ -106,7 +114,8 @@ static struct backward backward_of(const struct attention *a, int thread)
 }
 
 // Keys j0 … of one tile against the query tile s0 …: p and dscore, then their three products.
-static void backward_tile(const struct attention *a, const struct backward *w, size_t b, size_t h, size_t s0, size_t j0, const float *deltas)
+static void backward_tile(
+    const struct attention *a, const struct backward *w, size_t b, size_t h, size_t s0, size_t j0, const float *deltas)
 {
     const struct kernels *kernels = cpu.kernels;
     size_t rows = smaller(QUERIES, a->S - s0), width = smaller(KEYS, s0 + rows - j0), D = a->D, across = D * kernels->strip;
@@ -163,8 +172,8 @@ static void run_backward(const void *job, int thread, int threads)
     }
 }
 
-void cpu_attention_backward(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H,
-    size_t G, size_t D)
+void cpu_attention_backward(
+    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D)
 {
     struct attention a = attention_of(B, S, H, G, D);
     a.dqkv = dqkv;

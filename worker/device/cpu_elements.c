@@ -71,12 +71,19 @@ static void run_adamw(const void *job, int thread, int threads)
     cpu.kernels->adamw(a->param + at, a->m + at, a->v + at, a->gradient + at, part.to - at, &a->with);
 }
 
-void cpu_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1, double beta2,
-    double eps, double decay, int64_t step)
+void cpu_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
+    double beta2, double eps, double decay, int64_t step)
 {
-    struct adamw with = {.gradient_factor = (float)gradient_factor, .rate = (float)rate, .beta1 = (float)beta1, .beta2 = (float)beta2,
-        .one_minus1 = (float)(1 - beta1), .one_minus2 = (float)(1 - beta2), .correct1 = (float)(1 - pow(beta1, (double)step)),
-        .correct2 = (float)(1 - pow(beta2, (double)step)), .eps = (float)eps, .decay = (float)decay};
+    struct adamw with = {.gradient_factor = (float)gradient_factor,
+        .rate = (float)rate,
+        .beta1 = (float)beta1,
+        .beta2 = (float)beta2,
+        .one_minus1 = (float)(1 - beta1),
+        .one_minus2 = (float)(1 - beta2),
+        .correct1 = (float)(1 - pow(beta1, (double)step)),
+        .correct2 = (float)(1 - pow(beta2, (double)step)),
+        .eps = (float)eps,
+        .decay = (float)decay};
     cpu_run(run_adamw, &(struct adamw_job){param, m, v, gradient, count, with}, 4 * count);
 }
 

@@ -37,7 +37,8 @@ static struct left copied_rows(float *to, struct left rows, size_t M, size_t K)
     return (struct left){to, COPIED_ROW, 1, 0};
 }
 
-static void multiply_block(const struct product *p, float *left_block, const float *right, size_t k0, size_t K, size_t n0, size_t N, int thread, int threads)
+static void multiply_block(
+    const struct product *p, float *left_block, const float *right, size_t k0, size_t K, size_t n0, size_t N, int thread, int threads)
 {
     struct range rows = cpu_part(p->M, thread, threads);
     for (size_t m0 = rows.from; m0 < rows.to; m0 += BLOCK_M) {
@@ -95,8 +96,8 @@ static void run_product(const struct product *product)
 }
 
 // The product of matrices stored without gaps.
-static struct product product_of(float *c, const float *a, const float *b, size_t M, size_t N, size_t K, enum matrix_use use_a,
-    enum matrix_use use_b, bool accumulate)
+static struct product product_of(
+    float *c, const float *a, const float *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
 {
     struct product product = {.c = c, .a = a, .b = b, .M = M, .N = N, .K = K, .accumulate = accumulate};
     product.a_row = use_a == MATRIX_PLAIN ? K : 1;
@@ -106,8 +107,8 @@ static struct product product_of(float *c, const float *a, const float *b, size_
     return product;
 }
 
-void cpu_matmul(void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b,
-    bool accumulate)
+void cpu_matmul(
+    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
 {
     struct product product = product_of(out, a, b, M, N, K, use_a, use_b, accumulate);
     run_product(&product);

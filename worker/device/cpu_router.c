@@ -55,7 +55,8 @@ static void run_router_forward(const void *job, int thread, int threads)
 void cpu_router_forward(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax)
 {
     assert(K >= 1 && K <= E);
-    struct router r = {.probs = probs, .choice = choice, .scores = scores, .logits = logits, .T = T, .E = E, .K = K, .pre_softmax = pre_softmax};
+    struct router r = {
+        .probs = probs, .choice = choice, .scores = scores, .logits = logits, .T = T, .E = E, .K = K, .pre_softmax = pre_softmax};
     cpu_run(run_router_forward, &r, T * (E * K + 64));
 }
 
@@ -81,11 +82,20 @@ static void run_router_backward(const void *job, int thread, int threads)
     }
 }
 
-void cpu_router_backward(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores, const int32_t *counts,
-    double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax)
+void cpu_router_backward(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores,
+    const int32_t *counts, double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax)
 {
-    struct router r = {.dlogits = dlogits, .dprobs = dprobs, .saved_probs = probs, .saved_choice = choice, .saved_scores = scores, .counts = counts,
-        .aux_factor = aux_factor, .T = T, .E = E, .K = K, .pre_softmax = pre_softmax};
+    struct router r = {.dlogits = dlogits,
+        .dprobs = dprobs,
+        .saved_probs = probs,
+        .saved_choice = choice,
+        .saved_scores = scores,
+        .counts = counts,
+        .aux_factor = aux_factor,
+        .T = T,
+        .E = E,
+        .K = K,
+        .pre_softmax = pre_softmax};
     cpu_run(run_router_backward, &r, T * E);
 }
 

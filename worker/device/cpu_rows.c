@@ -83,7 +83,8 @@ static void run_rmsnorm_backward(const void *job, int thread, int threads)
     }
 }
 
-void cpu_rmsnorm_backward(void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C)
+void cpu_rmsnorm_backward(
+    void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C)
 {
     struct rmsnorm n = {.out = dx, .dout = dout, .x = x, .weight = weight, .saved_rstd = rstd, .T = T, .C = C};
     n.partials = cpu_partials((row_blocks(T) + 1) * C * sizeof(float));
@@ -138,7 +139,8 @@ static void run_rope(const void *job, int thread, int threads)
     struct range part = cpu_part(r->T, thread, threads);
     for (size_t t = part.from; t < part.to; t++) {
         size_t at = t % r->table->S * (D / 2);
-        cpu.kernels->rope(r->x + t * r->stride + r->first * D, r->table->cosines + at, r->table->sines + at, r->heads, D, (float)r->direction);
+        cpu.kernels->rope(
+            r->x + t * r->stride + r->first * D, r->table->cosines + at, r->table->sines + at, r->heads, D, (float)r->direction);
     }
 }
 
@@ -194,7 +196,8 @@ static void run_cross_entropy(const void *job, int thread, int threads)
 {
     const struct cross_entropy *c = job;
     struct range part = cpu_part(c->T, thread, threads);
-    cpu.kernels->cross_entropy(c->losses + part.from, c->logits + part.from * c->V, c->targets + part.from, part.to - part.from, c->V, c->factor);
+    cpu.kernels->cross_entropy(
+        c->losses + part.from, c->logits + part.from * c->V, c->targets + part.from, part.to - part.from, c->V, c->factor);
 }
 
 void cpu_cross_entropy(void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor)

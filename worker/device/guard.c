@@ -54,7 +54,7 @@ static const void *host(const void *at, const char *operation)
 }
 
 #define BYTES(at, bytes) translate(at, bytes, __func__)
-#define REALS(at, count) translate(at, (count) * inner->real_bytes, __func__)
+#define REALS(at, count) translate(at, (count)*inner->real_bytes, __func__)
 #define REALS_OR_NULL(at, count) ((at) ? REALS(at, count) : NULL)
 #define INTS(at, count) ((int32_t *)translate(at, (count) * sizeof(int32_t), __func__))
 #define HOST(at) host(at, __func__)
@@ -114,8 +114,8 @@ static void *guard_host_view(void *at)
     return inner->memory->host_view(BYTES(at, 1));
 }
 
-static void guard_matmul(void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b,
-    bool accumulate)
+static void guard_matmul(
+    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
 {
     inner->ops->matmul(REALS(out, M * N), REALS(a, M * K), REALS(b, K * N), M, N, K, use_a, use_b, accumulate);
 }
@@ -130,21 +130,24 @@ static size_t total(const int64_t *counts, size_t groups)
     return rows;
 }
 
-static void guard_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
+static void guard_grouped_forward(
+    void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
 {
     HOST(counts);
     size_t R = total(counts, groups);
     inner->ops->grouped_forward(REALS(out, R * N), REALS(rows, R * K), REALS(weights, groups * N * K), counts, groups, N, K);
 }
 
-static void guard_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
+static void guard_grouped_dinput(
+    void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
 {
     HOST(counts);
     size_t R = total(counts, groups);
     inner->ops->grouped_dinput(REALS(out, R * K), REALS(drows, R * N), REALS(weights, groups * N * K), counts, groups, N, K);
 }
 
-static void guard_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K)
+static void guard_grouped_dweight(
+    void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K)
 {
     HOST(counts);
     size_t R = total(counts, groups);
@@ -167,11 +170,11 @@ static void guard_rmsnorm_forward(void *out, void *rstd, const void *x, const vo
     inner->ops->rmsnorm_forward(REALS(out, T * C), REALS(rstd, T), REALS(x, T * C), REALS(weight, C), T, C, eps);
 }
 
-static void guard_rmsnorm_backward(void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T,
-    size_t C)
+static void guard_rmsnorm_backward(
+    void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C)
 {
-    inner->ops->rmsnorm_backward(REALS(dx, T * C), REALS(dweight, C), REALS(dout, T * C), REALS(x, T * C), REALS(weight, C), REALS(rstd, T), T,
-        C);
+    inner->ops->rmsnorm_backward(
+        REALS(dx, T * C), REALS(dweight, C), REALS(dout, T * C), REALS(x, T * C), REALS(weight, C), REALS(rstd, T), T, C);
 }
 
 static void guard_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction)
@@ -185,12 +188,12 @@ static void guard_attention_forward(void *out, void *lse, const void *qkv, size_
     inner->ops->attention_forward(REALS(out, B * S * H * D), REALS(lse, B * H * S), REALS(qkv, B * S * (H + 2 * G) * D), B, S, H, G, D);
 }
 
-static void guard_attention_backward(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S,
-    size_t H, size_t G, size_t D)
+static void guard_attention_backward(
+    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D)
 {
     size_t inputs = B * S * (H + 2 * G) * D, outputs = B * S * H * D;
-    inner->ops->attention_backward(REALS(dqkv, inputs), REALS(dout, outputs), REALS(qkv, inputs), REALS(out, outputs), REALS(lse, B * H * S), B,
-        S, H, G, D);
+    inner->ops->attention_backward(
+        REALS(dqkv, inputs), REALS(dout, outputs), REALS(qkv, inputs), REALS(out, outputs), REALS(lse, B * H * S), B, S, H, G, D);
 }
 
 static void guard_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F)
@@ -198,7 +201,8 @@ static void guard_swiglu_forward(void *out, const void *gate_up, const void *sca
     inner->ops->swiglu_forward(REALS(out, T * F), REALS(gate_up, T * 2 * F), REALS_OR_NULL(scale, T), T, F);
 }
 
-static void guard_swiglu_backward(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F)
+static void guard_swiglu_backward(
+    void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F)
 {
     inner->ops->swiglu_backward(REALS(dgate_up, T * 2 * F), scale ? REALS(dscale, T) : NULL, REALS(dout, T * F), REALS(gate_up, T * 2 * F),
         REALS_OR_NULL(scale, T), T, F);
@@ -224,7 +228,8 @@ static void guard_cross_entropy(void *losses, void *logits, const int32_t *targe
     inner->ops->cross_entropy(REALS(losses, T), REALS(logits, T * V), INTS(targets, T), T, V, factor);
 }
 
-static void guard_router_forward(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax)
+static void guard_router_forward(
+    void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax)
 {
     inner->ops->router_forward(REALS(probs, T * K), INTS(choice, T * K), REALS(scores, T * E), REALS(logits, T * E), T, E, K, pre_softmax);
 }
@@ -241,10 +246,11 @@ static void guard_router_counts(int32_t *counts, void *balance, const int32_t *c
     inner->ops->router_counts(INTS(counts, E), REALS(balance, 1), INTS(choice, T * K), REALS(scores, T * E), T, E, K);
 }
 
-static void guard_permute_plan(int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T,
-    size_t E, size_t K)
+static void guard_permute_plan(
+    int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E, size_t K)
 {
-    inner->ops->permute_plan(INTS(row_token, T * K), INTS(row_slot, T * K), INTS(row_of, T * K), INTS(choice, T * K), INTS(counts, E), T, E, K);
+    inner->ops->permute_plan(
+        INTS(row_token, T * K), INTS(row_slot, T * K), INTS(row_of, T * K), INTS(choice, T * K), INTS(counts, E), T, E, K);
 }
 
 // The rows that an index reaches are in the index: read it back and ask for the last one.
@@ -270,14 +276,15 @@ static void guard_gather_rows(void *out, const void *in, const int32_t *index, s
 static void guard_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C)
 {
     const int32_t *known = INTS(row_of, T * K);
-    inner->ops->combine_rows(REALS(out, T * C), REALS(rows, rows_reached(known, T * K) * C), known, REALS_OR_NULL(residual, T * C), T, K, C);
+    inner->ops->combine_rows(
+        REALS(out, T * C), REALS(rows, rows_reached(known, T * K) * C), known, REALS_OR_NULL(residual, T * C), T, K, C);
 }
 
-static void guard_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
-    double beta2, double eps, double decay, int64_t step)
+static void guard_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate,
+    double beta1, double beta2, double eps, double decay, int64_t step)
 {
-    inner->ops->adamw(REALS(param, count), REALS(m, count), REALS(v, count), REALS(gradient, count), count, gradient_factor, rate, beta1, beta2,
-        eps, decay, step);
+    inner->ops->adamw(REALS(param, count), REALS(m, count), REALS(v, count), REALS(gradient, count), count, gradient_factor, rate, beta1,
+        beta2, eps, decay, step);
 }
 
 static double guard_sum_of_squares(const void *x, size_t count)

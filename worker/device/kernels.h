@@ -29,10 +29,12 @@ struct kernels {
     struct left (*pack_left)(float *out, const float *a, size_t column, size_t M, size_t K);
     // c(M,N), rows c_row apart, = or += a(M,K) · b(K,N); strips of b are strip_reals apart. Each element is one chain of multiply-adds
     // over k in order, then stored or added to c.
-    void (*multiply)(float *c, size_t c_row, struct left a, const float *b, size_t strip_reals, size_t M, size_t N, size_t K, bool accumulate);
+    void (*multiply)(
+        float *c, size_t c_row, struct left a, const float *b, size_t strip_reals, size_t M, size_t N, size_t K, bool accumulate);
 
     void (*rmsnorm_forward)(float *out, float *rstd, const float *x, const float *weight, size_t rows, size_t C, float eps);
-    void (*rmsnorm_backward)(float *dx, float *dweight, const float *dout, const float *x, const float *weight, const float *rstd, size_t rows,
+    void (*rmsnorm_backward)(float *dx, float *dweight, const float *dout, const float *x, const float *weight, const float *rstd,
+        size_t rows,
         size_t C); // dweight: += over these rows
     // One row's heads; cosines and sines (D/2) of its position.
     void (*rope)(float *heads, const float *cosines, const float *sines, size_t count, size_t D, float direction);
@@ -42,7 +44,8 @@ struct kernels {
     void (*softmax_backward)(float *p, float *dp, float lse, float delta, size_t visible, size_t width, float scale);
     float (*dot)(const float *a, const float *b, size_t count);
     void (*swiglu_forward)(float *out, const float *gate_up, const float *scale, size_t rows, size_t F);
-    void (*swiglu_backward)(float *dgate_up, float *dscale, const float *dout, const float *gate_up, const float *scale, size_t rows, size_t F);
+    void (*swiglu_backward)(
+        float *dgate_up, float *dscale, const float *dout, const float *gate_up, const float *scale, size_t rows, size_t F);
     void (*cross_entropy)(float *losses, float *logits, const int32_t *targets, size_t rows, size_t V, float factor);
     void (*exponents)(float *out, const float *x, float top, size_t count); // out = exp(x − top)
 

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void permute_plan_host(int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E,
-    size_t K)
+void permute_plan_host(
+    int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E, size_t K)
 {
     enum { ON_STACK = 1024 };
     int32_t stack[ON_STACK];

@@ -4,5 +4,5 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void permute_plan_host(int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E,
-    size_t K);
+void permute_plan_host(
+    int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E, size_t K);
