@@ -48,13 +48,21 @@ int64_t state_add_experiment(struct state *state, const char *project, const cha
     return sql_last_id(state->sql);
 }
 
+// Names become directories and parts of addresses, so nothing else gets in, whoever asks.
+static int check_name(const char *what, const char *name, struct error *err)
+{
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    if (!*name || name[strspn(name, allowed)])
+        return error_set(err, "'%s' is no name for a %s: 1 to 64 letters, digits, '-' and '_'", name, what);
+    return 0;
+}
+
 // "moe-" becomes "moe-<n>", n one more than the highest number that this project's runs of that name ever had.
 static int number_name(struct state *state, struct run_row *row, struct error *err)
 {
-    size_t length = strlen(row->name);
-    if (length == 0)
-        return error_set(err, "a run needs a name");
-    if (row->name[length - 1] != '-')
+    if (check_name("project", row->project, err) != 0 || check_name("run", row->name, err) != 0)
+        return -1;
+    if (row->name[strlen(row->name) - 1] != '-')
         return 0;
     int64_t last;
     if (sql_number(state->sql, &last, 0, err,

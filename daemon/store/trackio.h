@@ -18,7 +18,7 @@ int trackio_check_line(const struct json *line, struct error *err);
 // ASCII (our specs have none).
 char *trackio_canonical(const char *project, struct error *err); // free(); NULL on error
 
-// The calls below return 0 when all is stored, 1 when the lock could not be had in time (try again later: what is stored already is not stored
+// The calls below return 0 when all is stored (and survives a power cut), 1 when the lock could not be had in time (try again later: what is stored already is not stored
 // twice), -1 on error.
 
 // One batch of parsed record lines of kind metric, system_metric, alert (all of one project), in order. Opens or makes the database. A run

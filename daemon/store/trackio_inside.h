@@ -38,6 +38,7 @@ bool project_is_in_place(const struct project *project); // the open file is sti
 
 int project_lock(struct project *project, struct error *err); // 0 held, 1 others hold it, -1
 void project_unlock(struct project *project);
+void project_flush(const struct project *project); // what was committed is on the disk
 
 // One locked transaction around work, which may run again from its start when the database was replaced meanwhile. 0, 1 (locked), -1.
 int project_transaction(struct project *project, int (*work)(struct project *project, void *context, struct error *err), void *context,

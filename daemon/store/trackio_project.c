@@ -103,6 +103,25 @@ static void remove_leftovers(const char *path)
     }
 }
 
+// To the disk, whatever a file system may say to it: what cannot be synced is as safe as it gets.
+static void flush(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
+}
+
+// Trackio's databases are committed without fsync, so that nobody waits for a disk under the lock. Our cursor, which is stored with one, must
+// not get ahead of the rows: so the log is synced before the rows count as stored. (Closing the log gives up no lock: SQLite's are elsewhere.)
+void project_flush(const struct project *project)
+{
+    char *log = string_format("%s-wal", project->database);
+    flush(log);
+    free(log);
+}
+
 // The file is made before SQLite sees it, so that the umask alone says who may read and write it: SQLite would take the group's right to write.
 static int build_database(const char *path, struct error *err)
 {
@@ -130,6 +149,8 @@ static int make_database(struct project *project, struct error *err)
     int status = build_database(path, err);
     if (status == 0 && renameat2(AT_FDCWD, path, AT_FDCWD, project->database, RENAME_NOREPLACE) != 0 && errno != EEXIST)
         status = error_errno(err, "%s", project->database);
+    if (status == 0)
+        flush(clean);
     remove_leftovers(path);
     free(path);
     free(clean);

@@ -147,6 +147,7 @@ int trackio_write(struct trackio *trackio, const char *name, const struct json *
             return status;
         batch.start = batch.next;
     }
+    project_flush(project);
     return 0;
 }
 
@@ -197,7 +198,10 @@ int trackio_announce(struct trackio *trackio, const char *name, const char *run,
 {
     struct project *project = trackio_project(trackio, name, err);
     struct announcement about = {.run = run, .run_id = run_id, .config = config};
-    return project ? project_transaction(project, insert_announcement, &about, err) : -1;
+    int status = project ? project_transaction(project, insert_announcement, &about, err) : -1;
+    if (status == 0)
+        project_flush(project);
+    return status;
 }
 
 // ---- superseding ----

@@ -57,6 +57,12 @@ static void test_names(void **context)
     row.name[63] = '-';
     assert_int_equal(state_add_run(state, &row, &err), -1);
     assert_non_null(strstr(err.text, "64"));
+    static const char *const bad[][2] = {{"p", ".."}, {"../p", "a"}, {"p", ""}, {"", "a"}, {"p", "a/b"}, {"p", "a b"}, {"p", "caf\xC3\xA9"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        row = make_row(bad[i][0], bad[i][1], 11);
+        assert_int_equal(state_add_run(state, &row, &err), -1);
+        assert_non_null(strstr(err.text, "is no name for a"));
+    }
     assert_int_equal(state_resolve_run(state, "moe-1", &row, &err), 2);
     assert_string_equal(err.text, "moe-1 names several runs: p/moe-1, q/moe-1");
     assert_int_equal(state_resolve_run(state, "q/moe-1", &row, &err), 0);
