@@ -24,14 +24,18 @@ double clock_steady(void)
 
 void clock_text(char out[CLOCK_TEXT], double wall)
 {
-    double whole = floor(wall);
-    int micros = (int)floor((wall - whole) * 1e6);
-    time_t seconds = (time_t)whole;
+    // To the nearest microsecond: a double near now is finer than that, so a text read and written again stays the same.
+    time_t seconds = (time_t)floor(wall);
+    int micros = (int)lround((wall - floor(wall)) * 1e6);
+    if (micros == 1000000) {
+        seconds++;
+        micros = 0;
+    }
     struct tm utc;
     gmtime_r(&seconds, &utc);
     size_t used = strftime(out, CLOCK_TEXT, "%Y-%m-%dT%H:%M:%S", &utc);
     char fraction[16];
-    snprintf(fraction, sizeof fraction, ".%06d", micros % 1000000);
+    snprintf(fraction, sizeof fraction, ".%06d", micros);
     strcpy(out + used, fraction);
     strcat(out, "+00:00");
 }

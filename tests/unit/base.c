@@ -301,6 +301,14 @@ static void test_time(void **state)
     clock_text(text, 1796000121.123456);
     assert_string_equal(text, "2026-11-30T00:55:21.123456+00:00");
     assert_true(fabs(clock_parse(text) - 1796000121.123456) < 1e-6);
+    for (int micros = 0; micros < 1000000; micros += 997) {
+        char again[CLOCK_TEXT], given[CLOCK_TEXT];
+        snprintf(given, sizeof given, "2026-11-29T23:59:59.%06d+00:00", micros);
+        clock_text(again, clock_parse(given));
+        assert_string_equal(again, given);
+    }
+    clock_text(text, 1796000121.9999999);
+    assert_non_null(strstr(text, ":22.000000+00:00"));
     clock_text(text, 0);
     assert_string_equal(text, "1970-01-01T00:00:00.000000+00:00");
     static const char *const odd[] = {"", "yesterday", "2026-11-30", "2026-11-30T02:15:21.123456Z"};
