@@ -189,8 +189,9 @@ const struct command command_plan = {
     .least = 1,
     .most = 1,
     .options = options,
-    .description = "Parameters, FLOPs, memory a rank by category, bytes of all-to-all, pipeline bubble, learning rate and the exact command.\n"
-                   "Memory is exact for parameters, gradients and optimizer; activations are what this build's worker allocates, for balanced\n"
-                   "routing and for the worst that can reach a rank. Needs neither data nor image nor code to exist; a warning says what is missing.",
+    .description = "Parameters, FLOPs, memory a rank by category, bytes of all-to-all, pipeline bubble, learning rate, the exact command.\n"
+                   "Memory is exact for parameters, gradients and optimizer; activations are by the worker's own table, for balanced\n"
+                   "routing and for the worst that can reach a rank. Neither data nor image nor code need exist; a warning says what\n"
+                   "is missing.",
     .run = run_plan,
 };

@@ -10,12 +10,13 @@ static void check_gpu(struct spec_file *file, size_t run, const struct spec *spe
     long long has = (long long)spec->resources.gpu_memory;
     if (memory->state > has)
         spec_file_fault(file, run, "resources.gpu_memory", false,
-            "parameters, gradients and optimizer state need %lld bytes a rank (%lld + %lld + %lld), `resources.gpu_memory` is %lld: cut the "
-            "model over more ranks, or use the distributed optimizer", (long long)memory->state, (long long)memory->parameters,
+            "parameters, gradients and optimizer state need %lld bytes a rank (%lld + %lld + %lld), `resources.gpu_memory` is %lld: "
+            "cut the model over more ranks, or use the distributed optimizer", (long long)memory->state, (long long)memory->parameters,
             (long long)memory->gradients, (long long)memory->optimizer, has);
     else if (memory->total > has)
         spec_file_fault(file, run, "resources.gpu_memory", true,
-            "a rank needs about %lld bytes with balanced routing (state %lld, activations %lld, dispatch %lld), `resources.gpu_memory` is %lld",
+            "a rank needs about %lld bytes with balanced routing (state %lld, activations %lld, dispatch %lld), `resources.gpu_memory` is "
+            "%lld",
             (long long)memory->total, (long long)memory->state, (long long)memory->activations_balanced,
             (long long)memory->dispatch_balanced, has);
 }

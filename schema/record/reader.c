@@ -90,7 +90,8 @@ static int open_at(const char *path, int64_t offset, struct error *err)
 }
 
 int64_t record_read(struct record_reader *reader, const char *path, int64_t max_lines,
-    void (*take)(void *context, const struct json *line, const char *raw, size_t raw_bytes, int64_t offset), void *context, struct error *err)
+    void (*take)(void *context, const struct json *line, const char *raw, size_t raw_bytes, int64_t offset), void *context,
+    struct error *err)
 {
     if (reader->offset == 0 && access(path, F_OK) != 0 && errno == ENOENT)
         return 0;

@@ -8,8 +8,10 @@
 //   checkpoint  {"kind":"checkpoint","v":1,"run_id","attempt","step","directory","bytes","timestamp"}
 //   data        {"kind":"data","v":1,"run_id","step","samples_sha256"}            hash of the step's token rows, in sample order
 //   expert_load {"kind":"expert_load","v":1,"run_id","step","counts":[[layer 0's E counts],…]}
-//   start       {"kind":"start","v":1,"run_id","attempt","timestamp","worker":{version, device, isa, threads, ranks, libraries…},"resumed_from":step|null}
-//   end         {"kind":"end","v":1,"run_id","attempt","timestamp","code":N,"alltoall_bytes_per_step":N,"peak_memory_bytes":N,"parameters":{…}}
+//   start       {"kind":"start","v":1,"run_id","attempt","timestamp","worker":{version, device, isa, threads, ranks, libraries…},
+//                "resumed_from":step|null}
+//   end         {"kind":"end","v":1,"run_id","attempt","timestamp","code":N,"alltoall_bytes_per_step":N,
+//                "peak_memory_bytes":N,"parameters":{…}}
 //
 // log_id and alert_id: the first 32 hex digits of SHA-256 of "<run_id>/<attempt>/<sequence>", sequence counting metric (or alert) lines of
 // the attempt from 0: ingesting a line twice changes nothing.
@@ -33,7 +35,8 @@ void record_writer_close(struct record_writer *writer);
 int record_metrics(struct record_writer *writer, int64_t step, struct json *metrics, struct error *err);
 int record_alert(struct record_writer *writer, int64_t step, const char *level, const char *title, const char *text, struct error *err);
 int record_event(struct record_writer *writer, int64_t step, const char *event, const char *text, struct error *err);
-int record_other(struct record_writer *writer, const char *kind, struct json *members, struct error *err); // adds kind, v, run_id, attempt, timestamp
+// Adds kind, v, run_id, attempt, timestamp.
+int record_other(struct record_writer *writer, const char *kind, struct json *members, struct error *err);
 bool record_fenced(const struct record_writer *writer);
 
 // The identifier described above. Metrics and alerts count apart: Trackio keeps them in separate tables.
@@ -52,7 +55,8 @@ struct record_reader { // all zero: from the start
 // comes in pieces of that size, each malformed. A torn last line is waited for. At most max_lines. Returns lines taken, or -1 (the
 // reader then stands after the last line taken). A missing file is 0 lines; one shorter than reader->offset is an error.
 int64_t record_read(struct record_reader *reader, const char *path, int64_t max_lines,
-    void (*take)(void *context, const struct json *line, const char *raw, size_t raw_bytes, int64_t offset), void *context, struct error *err);
+    void (*take)(void *context, const struct json *line, const char *raw, size_t raw_bytes, int64_t offset), void *context,
+    struct error *err);
 
 // ---- exit record, heartbeat ----
 
@@ -60,6 +64,7 @@ struct exit_record { int64_t attempt, code; int signal; double started, ended; }
 // Times in the file are numbers or ISO text as clock_text writes it. 0; -1 also when absent or torn.
 int exit_record_read(struct exit_record *record, const char *path, struct error *err);
 
-int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);    // {"v":1,"time":seconds,"step":…,"pid":…,"host":…}
-double heartbeat_age(const char *path);                                                // seconds since its time; INFINITY if absent or unreadable
-int64_t heartbeat_step(const char *path);                                              // its step; -1 if absent or unreadable
+// {"v":1,"time":seconds,"step":…,"pid":…,"host":…}
+int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);
+double heartbeat_age(const char *path);   // seconds since its time; INFINITY if absent or unreadable
+int64_t heartbeat_step(const char *path); // its step; -1 if absent or unreadable

@@ -11,7 +11,9 @@ struct layout {
     int64_t etp, ep, edp;           // expert layers; world = etp·ep·edp·pp
 };
 
-enum group_kind { GROUP_TP, GROUP_CP, GROUP_DP, GROUP_PP, GROUP_ETP, GROUP_EP, GROUP_EDP, GROUP_DP_CP, GROUP_TP_CP, GROUP_ETP_EP, GROUP_EMBEDDING };
+enum group_kind {
+    GROUP_TP, GROUP_CP, GROUP_DP, GROUP_PP, GROUP_ETP, GROUP_EP, GROUP_EDP, GROUP_DP_CP, GROUP_TP_CP, GROUP_ETP_EP, GROUP_EMBEDDING
+};
 
 // The layout that a spec asks for; an error says with the numbers why its ranks or experts cannot be split so.
 int layout_from_spec(struct layout *layout, const struct spec *spec, struct error *err);

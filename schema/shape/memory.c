@@ -149,11 +149,11 @@ static int64_t moe_bytes(const struct sizes *s)
 static int64_t layer_bytes(const struct sizes *s, bool moe)
 {
     const struct dims *n = &s->n;
-    int64_t bytes = 2 * (2 * reals(s, s->t * n->C) + reals(s, s->t));                             // x, normed, rstd: attention's and the FFN's
-    bytes += reals(s, s->T * s->Q) + reals(s, s->T * s->A) + reals(s, s->T * n->H);               // qkv, attention, lse
+    int64_t bytes = 2 * (2 * reals(s, s->t * n->C) + reals(s, s->t));               // x, normed, rstd: attention's and the FFN's
+    bytes += reals(s, s->T * s->Q) + reals(s, s->T * s->A) + reals(s, s->T * n->H); // qkv, attention, lse
     if (moe)
         return bytes + moe_bytes(s);
-    return bytes + reals(s, s->T * (n->gated ? 2 : 1) * s->F) + reals(s, s->T * s->F);            // gate_up, act
+    return bytes + reals(s, s->T * (n->gated ? 2 : 1) * s->F) + reals(s, s->T * s->F); // gate_up, act
 }
 
 static int64_t once_bytes(const struct sizes *s, const struct spec *spec)

@@ -18,7 +18,8 @@ struct dims dims_of(const struct spec *spec)
     struct dims d = {
         .L = model->layers, .C = model->hidden_size, .F = model->ffn_hidden_size, .H = model->attention_heads, .V = model->vocab_size,
         .S = spec->data.sequence_length, .B = spec->training.micro_batch_size,
-        .G = or_else(model->kv_heads, model->attention_heads), .D = or_else(model->head_dim, model->hidden_size / or_else(model->attention_heads, 1)),
+        .G = or_else(model->kv_heads, model->attention_heads),
+        .D = or_else(model->head_dim, model->hidden_size / or_else(model->attention_heads, 1)),
         .E = model->moe.experts, .K = model->moe.experts > 0 ? model->moe.top_k : 0,
         .X = or_else(model->moe.expert_ffn_hidden_size, model->ffn_hidden_size),
         .moe_every = or_else(model->moe.layer_frequency, 1), .gated = model->activation == ACTIVATION_SWIGLU,
@@ -81,7 +82,8 @@ static void write_name(struct param *param)
     else if (param->expert < 0)
         used = snprintf(param->name, sizeof param->name, "model.layers.%d.%s", param->layer, own);
     else
-        used = snprintf(param->name, sizeof param->name, "model.layers.%d.block_sparse_moe.experts.%d.%s", param->layer, param->expert, own);
+        used = snprintf(param->name, sizeof param->name, "model.layers.%d.block_sparse_moe.experts.%d.%s", param->layer,
+            param->expert, own);
     assert(used > 0 && (size_t)used < sizeof param->name);
 }
 

@@ -90,7 +90,8 @@ static struct json *members_to_json(const struct member *members, size_t count)
     return object;
 }
 
-#define MEMBERS(...) members_to_json((const struct member[]){__VA_ARGS__}, sizeof((const struct member[]){__VA_ARGS__}) / sizeof(struct member))
+#define MEMBERS(...) \
+    members_to_json((const struct member[]){__VA_ARGS__}, sizeof((const struct member[]){__VA_ARGS__}) / sizeof(struct member))
 
 static struct json *memory_to_json(const struct memory_cost *m)
 {

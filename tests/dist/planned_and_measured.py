@@ -1,4 +1,5 @@
-"""What `plan` said and what the worker counted: parameters, resident memory and bytes of all-to-all, over layouts, with whatever routing came."""
+"""What `plan` said and what the worker counted: parameters, resident memory and bytes of all-to-all, over layouts,
+with whatever routing came."""
 import json
 import pathlib
 import sys

@@ -360,7 +360,8 @@ static void test_exit_record(void **state)
     assert_int_equal(exit_record_read(&record, path, &fault), -1);
     put(EXIT_FILE, "{\"v\":1,\"attempt\":1}", "w");
     assert_int_equal(exit_record_read(&record, path, &fault), -1);
-    put(EXIT_FILE, "{\"v\":1,\"attempt\":2,\"code\":137,\"signal\":9,\"started\":\"2026-11-29T23:25:21.500000+00:00\",\"ended\":1796000000,\"nodes\":[]}\n", "w");
+    put(EXIT_FILE, "{\"v\":1,\"attempt\":2,\"code\":137,\"signal\":9,"
+        "\"started\":\"2026-11-29T23:25:21.500000+00:00\",\"ended\":1796000000,\"nodes\":[]}\n", "w");
     assert_int_equal(exit_record_read(&record, path, &fault), 0);
     assert_int_equal(record.attempt, 2);
     assert_int_equal(record.code, 137);

@@ -24,7 +24,8 @@ static inline struct spec flagship(bool moe)
     spec.parallelism = (struct spec_parallelism){.tensor = 1, .pipeline = 1, .context = 1, .expert = moe ? 8 : 1, .virtual_pipeline = 1};
     spec.resources = (struct spec_resources){.nodes = 1, .gpus_per_node = 8, .ranks_per_node = 8, .gpu_memory = 80000000000};
     if (moe)
-        spec.model.moe = (struct spec_moe){.experts = 64, .top_k = 8, .expert_ffn_hidden_size = 1024, .grouped_gemm = true, .layer_frequency = 1};
+        spec.model.moe = (struct spec_moe){.experts = 64, .top_k = 8, .expert_ffn_hidden_size = 1024,
+            .grouped_gemm = true, .layer_frequency = 1};
     return spec;
 }
 
