@@ -4,7 +4,9 @@
 #include "schema/base/json.h"
 #include "schema/base/text.h"
 #include "worker/data/data.h"
+#include "worker/data/sample_cache.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -307,7 +309,8 @@ static void test_samples_of_pair(void **state)
     struct blend_part part = {prefix, 1};
     struct blend *blend;
     static const double split[3] = {50, 50, 0};
-    assert_int_equal(blend_open(&blend, &part, 1, SPLIT_VALID, split, 16, 0, 7, &err), 0);
+    struct sampling sampling = {.which = SPLIT_VALID, .split = split, .sequence_length = 16, .seed = 7};
+    assert_int_equal(blend_open(&blend, &part, 1, &sampling, 0, &err), 0);
     int64_t seen = 0;
     for (int64_t i = 0; i < blend_count(blend); i++) {
         blend_read(blend, i, row);
@@ -318,9 +321,59 @@ static void test_samples_of_pair(void **state)
     assert_true(seen > 0 && seen < next - 220);
     blend_close(blend);
     static const double only_train[3] = {1, 0, 0};
-    assert_int_equal(blend_open(&blend, &part, 1, SPLIT_VALID, only_train, 16, 0, 7, &err), -1);
+    sampling.split = only_train;
+    assert_int_equal(blend_open(&blend, &part, 1, &sampling, 0, &err), -1);
     assert_non_null(strstr(err.text, "the validation split is empty"));
     free(prefix);
+}
+
+// Built, kept, read back; a damaged file is made anew; what cannot be written is an error only where it was asked for.
+static void test_sample_cache(void **state)
+{
+    (void)state;
+    char *directory = in_folder("cache"), *blocked = put("blocked", "x", 1);
+    int32_t lengths[50];
+    for (int d = 0; d < 50; d++)
+        lengths[d] = (37 * d + 11) % 23 + 1;
+    struct sample_index plain, index;
+    struct error err = {0};
+    assert_int_equal(sample_index_init(&plain, lengths, 50, 16, 100, 7, &err), 0);
+    char *name = NULL;
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(sample_index_cached(&index, directory, true, lengths, 50, 16, 100, 7, &err), 0);
+        assert_int_equal(index.count, plain.count);
+        assert_int_equal(index.separate_epoch, plain.separate_epoch);
+        assert_memory_equal(index.shuffle, plain.shuffle, (size_t)plain.count * sizeof *plain.shuffle);
+        assert_memory_equal(index.start, plain.start, ((size_t)plain.count + 1) * sizeof *plain.start);
+        assert_memory_equal(index.document, plain.document, (size_t)plain.document_count * sizeof *plain.document);
+        sample_index_release(&index);
+        DIR *listing = opendir(directory);
+        int files = 0;
+        for (struct dirent *entry; (entry = readdir(listing));) {
+            if (entry->d_name[0] == '.')
+                continue;
+            files++;
+            free(name);
+            name = path_join(directory, entry->d_name);
+        }
+        closedir(listing);
+        assert_int_equal(files, 1);
+        struct text bytes;
+        text_init(&bytes, 1 << 20);
+        assert_int_equal(file_read(name, &bytes, &err), 0);
+        bytes.at[bytes.length / 2] ^= 1; // the next round meets a damaged file, the last a short one
+        assert_int_equal(file_write_atomic(name, bytes.at, round ? bytes.length - 3 : bytes.length, 0644, &err), 0);
+        text_release(&bytes);
+    }
+    assert_int_equal(sample_index_cached(&index, blocked, false, lengths, 50, 16, 100, 7, &err), 0);
+    sample_index_release(&index);
+    assert_int_equal(sample_index_cached(&index, blocked, true, lengths, 50, 16, 100, 7, &err), -1);
+    assert_non_null(strstr(err.text, "blocked: not a directory"));
+    sample_index_release(&index);
+    sample_index_release(&plain);
+    free(name);
+    free(directory);
+    free(blocked);
 }
 
 static int make_folder(void **state)
@@ -340,7 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_documents), cmocka_unit_test(test_gzip_members), cmocka_unit_test(test_jsonl), cmocka_unit_test(test_large),
         cmocka_unit_test(test_complete), cmocka_unit_test(test_bad_text), cmocka_unit_test(test_pair_widths), cmocka_unit_test(test_pair_bytes),
-        cmocka_unit_test(test_damaged_pair), cmocka_unit_test(test_samples_of_pair),
+        cmocka_unit_test(test_damaged_pair), cmocka_unit_test(test_samples_of_pair), cmocka_unit_test(test_sample_cache),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -38,15 +38,15 @@ void blend_order(int16_t *dataset, int64_t *sample, const double *weights, size_
 }
 
 // Weighted: a pair's share of wanted, and a little more. Unweighted: one epoch of each (0), and the lengths are the weights.
-static int open_parts(struct blend *blend, const struct blend_part *parts, double *weights, bool weighted, enum data_split which,
-    const double split[3], int64_t sequence_length, int64_t wanted, int64_t seed, struct error *err)
+static int open_parts(struct blend *blend, const struct blend_part *parts, double *weights, bool weighted, const struct sampling *sampling,
+    int64_t wanted, struct error *err)
 {
     for (size_t d = 0; d < blend->datasets; d++) {
         int64_t target = weighted ? (int64_t)ceil((double)wanted * weights[d]) : 0;
         int64_t built = blend->datasets == 1 ? wanted : (int64_t)ceil((double)target * 1.005);
         if (indexed_open(&blend->indexed[d], parts[d].prefix, err) != 0)
             return -1;
-        if (samples_open(&blend->samples[d], blend->indexed[d], which, split, sequence_length, built, seed, err) != 0)
+        if (samples_open(&blend->samples[d], blend->indexed[d], sampling, built, err) != 0)
             return error_context(err, "%s", parts[d].prefix);
         if (!weighted)
             weights[d] = (double)samples_count(blend->samples[d]);
@@ -64,8 +64,8 @@ static void normalise(double *weights, size_t count)
         weights[d] /= sum;
 }
 
-int blend_open(struct blend **result, const struct blend_part *parts, size_t count, enum data_split which, const double split[3],
-    int64_t sequence_length, int64_t wanted, int64_t seed, struct error *err)
+int blend_open(struct blend **result, const struct blend_part *parts, size_t count, const struct sampling *sampling, int64_t wanted,
+    struct error *err)
 {
     *result = NULL;
     if (count == 0 || count > BLEND_DATASETS_MAX)
@@ -82,7 +82,7 @@ int blend_open(struct blend **result, const struct blend_part *parts, size_t cou
     }
     if (weighted)
         normalise(weights, count);
-    int status = open_parts(blend, parts, weights, weighted, which, split, sequence_length, wanted, seed, err);
+    int status = open_parts(blend, parts, weights, weighted, sampling, wanted, err);
     if (status == 0 && count == 1)
         blend->count = samples_count(blend->samples[0]);
     if (status == 0 && count > 1) {

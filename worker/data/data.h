@@ -36,9 +36,16 @@ void indexed_writer_abandon(struct indexed_writer *writer);
 // ---- samples of one split of one pair ----
 enum data_split { SPLIT_TRAIN, SPLIT_VALID, SPLIT_TEST };
 struct samples;
-// split: weights as in the spec; wanted: samples needed (0: one epoch); seed: training.seed.
-int samples_open(struct samples **samples, const struct indexed *indexed, enum data_split which, const double split[3], int64_t sequence_length,
-    int64_t wanted, int64_t seed, struct error *err);
+struct sampling {           // what samples are made by
+    enum data_split which;
+    const double *split;    // three weights, as in the spec
+    int64_t sequence_length;
+    int64_t seed;           // training.seed
+    const char *cache;      // directory for sample indices; NULL: none
+    bool cache_needed;      // not being able to write there is an error
+};
+// wanted: samples needed (0: one epoch).
+int samples_open(struct samples **samples, const struct indexed *indexed, const struct sampling *sampling, int64_t wanted, struct error *err);
 void samples_close(struct samples *samples);
 int64_t samples_count(const struct samples *samples);
 void samples_read(const struct samples *samples, int64_t index, int32_t *out); // S + 1 tokens
@@ -61,8 +68,8 @@ void sample_index_release(struct sample_index *index);
 // ---- samples over one or several pairs: what the trainer reads ----
 struct blend_part { const char *prefix; double weight; }; // weights <= 0 everywhere: unweighted, each pair for one epoch
 struct blend;
-int blend_open(struct blend **blend, const struct blend_part *parts, size_t count, enum data_split which, const double split[3],
-    int64_t sequence_length, int64_t wanted, int64_t seed, struct error *err);
+int blend_open(struct blend **blend, const struct blend_part *parts, size_t count, const struct sampling *sampling, int64_t wanted,
+    struct error *err);
 void blend_close(struct blend *blend);
 int64_t blend_count(const struct blend *blend);
 void blend_read(const struct blend *blend, int64_t index, int32_t *out); // S + 1 tokens

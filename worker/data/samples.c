@@ -3,6 +3,7 @@
 // seeded by the run's seed shuffles documents first, samples second.
 #include "schema/base/text.h"
 #include "worker/data/data.h"
+#include "worker/data/sample_cache.h"
 #include "worker/data/shuffle.h"
 
 #include <math.h>
@@ -109,27 +110,28 @@ void sample_index_release(struct sample_index *index)
     free(index->shuffle);
 }
 
-int samples_open(struct samples **result, const struct indexed *indexed, enum data_split which, const double split[3], int64_t sequence_length,
-    int64_t wanted, int64_t seed, struct error *err)
+int samples_open(struct samples **result, const struct indexed *indexed, const struct sampling *sampling, int64_t wanted, struct error *err)
 {
     static const char *const names[] = {"training", "validation", "test"};
+    const double *split = sampling->split;
     *result = NULL;
     int64_t first, end;
-    if (!split_range(&first, &end, split, which, indexed_sequences(indexed)) || first == end)
-        return error_set(err, "the %s split is empty: %lld sequences split %g, %g, %g", names[which], (long long)indexed_sequences(indexed),
-            split[0], split[1], split[2]);
+    if (!split_range(&first, &end, split, sampling->which, indexed_sequences(indexed)) || first == end)
+        return error_set(err, "the %s split is empty: %lld sequences split %g, %g, %g", names[sampling->which],
+            (long long)indexed_sequences(indexed), split[0], split[1], split[2]);
     struct samples *samples = allocate(1, sizeof *samples);
     samples->indexed = indexed;
     samples->first = first;
-    samples->sequence_length = sequence_length;
+    samples->sequence_length = sampling->sequence_length;
     int32_t *lengths = allocate((size_t)(end - first), sizeof *lengths);
     for (int64_t i = first; i < end; i++)
         lengths[i - first] = (int32_t)indexed_length(indexed, i);
-    int status = sample_index_init(&samples->index, lengths, end - first, sequence_length, wanted, seed, err);
+    int status = sample_index_cached(&samples->index, sampling->cache, sampling->cache_needed, lengths, end - first, sampling->sequence_length,
+        wanted, sampling->seed, err);
     free(lengths);
     if (status != 0) {
         samples_close(samples);
-        return error_context(err, "the %s split", names[which]);
+        return error_context(err, "the %s split", names[sampling->which]);
     }
     *result = samples;
     return 0;

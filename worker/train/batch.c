@@ -9,24 +9,42 @@ static int64_t validation_samples(const struct spec *spec)
     return spec->training.validation.interval > 0 ? spec->training.validation.iterations * spec->training.global_batch_size : 0;
 }
 
+// Where sample indices are kept: the directory of data.cache, else a folder beside the first pair, if it can be written.
+static char *cache_directory(const struct job *job)
+{
+    if (job->spec.data.cache)
+        return string_copy(job->spec.data.cache);
+    const char *prefix = job->parts[0].prefix, *slash = strrchr(prefix, '/');
+    return string_format("%.*ssample-indices", slash ? (int)(slash + 1 - prefix) : 0, prefix);
+}
+
+static int open_splits(struct batches *batches, const struct job *job, struct sampling sampling, struct error *err)
+{
+    const struct spec_training *training = &job->spec.training;
+    int64_t wanted = training->iterations * training->global_batch_size;
+    sampling.which = SPLIT_TRAIN;
+    if (blend_open(&batches->train, job->parts, job->part_count, &sampling, wanted, err) != 0)
+        return -1;
+    if (blend_count(batches->train) < wanted)
+        return error_set(err, "the data holds %lld samples in one epoch; %lld are needed, and pairs without weights are read once",
+            (long long)blend_count(batches->train), (long long)wanted);
+    wanted = validation_samples(&job->spec);
+    sampling.which = SPLIT_VALID;
+    return wanted > 0 ? blend_open(&batches->valid, job->parts, job->part_count, &sampling, wanted, err) : 0;
+}
+
 int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err)
 {
     const struct spec *spec = &job->spec;
-    const int64_t B = spec->training.global_batch_size, S = spec->data.sequence_length;
     *batches = (struct batches){.spec = spec, .data_rank = data_rank, .data_size = data_size};
-    batches->micro_batches = B / (spec->training.micro_batch_size * data_size);
-    batches->row = allocate((size_t)S + 1, sizeof *batches->row);
-    if (blend_open(&batches->train, job->parts, job->part_count, SPLIT_TRAIN, spec->data.split, S, spec->training.iterations * B,
-            spec->training.seed, err) != 0)
-        return -1;
-    if (blend_count(batches->train) < spec->training.iterations * B)
-        return error_set(err, "the data holds %lld samples in one epoch; %lld are needed, and pairs without weights are read once",
-            (long long)blend_count(batches->train), (long long)(spec->training.iterations * B));
-    int64_t wanted = validation_samples(spec);
-    if (wanted > 0 && blend_open(&batches->valid, job->parts, job->part_count, SPLIT_VALID, spec->data.split, S, wanted, spec->training.seed,
-                          err) != 0)
-        return -1;
-    return 0;
+    batches->micro_batches = spec->training.global_batch_size / (spec->training.micro_batch_size * data_size);
+    batches->row = allocate((size_t)spec->data.sequence_length + 1, sizeof *batches->row);
+    char *cache = cache_directory(job);
+    struct sampling sampling = {.split = spec->data.split, .sequence_length = spec->data.sequence_length, .seed = spec->training.seed,
+        .cache = cache, .cache_needed = spec->data.cache != NULL};
+    int status = open_splits(batches, job, sampling, err);
+    free(cache);
+    return status;
 }
 
 void batches_release(struct batches *batches)
