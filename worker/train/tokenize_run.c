@@ -78,6 +78,7 @@ int tokenize_run(const char *run_directory)
     js_set(members, "documents", js_integer(result.documents));
     js_set(members, "tokens", js_integer(result.tokens));
     js_set(members, "bytes", js_integer(result.bytes));
+    js_set(members, "peak_memory_bytes", js_integer((int64_t)peak_memory_bytes()));
     if (code != EXIT_DONE)
         journal_event(&journal, 0, "failed", err.text, NULL);
     journal_end(&journal, code, members);

@@ -1,0 +1,83 @@
+"""200 random specs made by --set: parameters, total and active, by `plan`, by the worker's table as it would be allocated on each rank, and
+by a formula of this test's own. And every rank holds its share of the experts."""
+import json
+import random
+import subprocess
+
+from training import SWITCHYARD, WORKER, Bench, check, environment
+
+COUNT = 200
+
+
+def draw(rng):
+    """Values of keys, and the numbers that the formula needs."""
+    heads = rng.choice([1, 2, 4, 8, 12])
+    kv = rng.choice([g for g in range(1, heads + 1) if heads % g == 0])
+    size = 2 * rng.randint(1, 32)
+    hidden = rng.choice([heads * size, 2 * rng.randint(4, 200)])
+    n = {"L": rng.randint(1, 12), "h": hidden, "f": rng.randint(1, 700), "q": heads * size, "kv": kv * size, "V": rng.randint(257, 5000),
+         "tied": rng.random() < 0.5, "E": 0, "k": 0, "x": 0, "ep": 1}
+    sets = {"model.layers": n["L"], "model.hidden_size": hidden, "model.ffn_hidden_size": n["f"], "model.attention_heads": heads,
+            "model.kv_heads": kv, "model.head_dim": size, "model.vocab_size": n["V"], "model.tied_embeddings": str(n["tied"]).lower()}
+    if rng.random() < 0.7:
+        n["ep"] = rng.choice([1, 1, 2, 3, 4])
+        n["E"] = n["ep"] * rng.randint(1, 12)
+        n["k"] = rng.randint(1, n["E"])
+        n["x"] = rng.choice([n["f"], rng.randint(1, 300)])
+        sets.update({"model.moe.experts": n["E"], "model.moe.top_k": n["k"], "model.moe.pre_softmax": "true",
+                     "model.moe.expert_ffn_hidden_size": n["x"], "parallelism.expert": n["ep"]})
+    ranks = n["ep"] * rng.randint(1, 3)
+    sets.update({"resources.ranks_per_node": ranks, "training.global_batch_size": 2 * ranks})
+    return n, sets
+
+
+def formula(n):
+    attention = n["h"] * n["q"] * 2 + n["h"] * n["kv"] * 2
+    around = n["V"] * n["h"] * (1 if n["tied"] else 2) + n["L"] * (attention + 2 * n["h"]) + n["h"]
+    if not n["E"]:
+        total = around + n["L"] * 3 * n["h"] * n["f"]
+        return total, total, 0
+    dense = around + n["L"] * n["E"] * n["h"]
+    expert = 3 * n["h"] * n["x"]
+    return dense + n["L"] * n["E"] * expert, dense + n["L"] * n["k"] * expert, n["L"] * n["E"] * expert
+
+
+SPEC = """\
+project: random
+data: {prefix: PREFIX, sequence_length: 16}
+model: {layers: 1, hidden_size: 8, ffn_hidden_size: 8, attention_heads: 1, vocab_size: 257}
+training: {iterations: 1, micro_batch_size: 1, global_batch_size: 2, learning_rate: {peak: 1e-3}}
+"""
+
+
+def ask(*words):
+    done = subprocess.run([str(w) for w in words], env=environment(), text=True, capture_output=True, timeout=60)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+with Bench() as bench:
+    rng = random.Random(20261129)
+    path = bench.root / "random.yaml"
+    path.write_text(SPEC.replace("PREFIX", str(bench.prefix)))
+    run = bench.make("random")
+    document = json.loads((run.directory / "run.json").read_text())
+    mixtures = 0
+    for i in range(COUNT):
+        n, sets = draw(rng)
+        options = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+        plan = ask(SWITCHYARD, "plan", path, *options, "--json")["runs"][0]["parameters"]
+        document["spec"] = ask(SWITCHYARD, "validate", path, *options, "--json")["runs"][0]["spec"]
+        (run.directory / "run.json").write_text(json.dumps(document))
+        table = ask(WORKER, "inspect", "--json", run.directory)
+        total, active, experts = formula(n)
+        what = f"spec {i}: {options}"
+        if (plan["total"], plan["active"], table["total"], table["active"]) != (total, active, total, active):
+            raise AssertionError(f"{what}: plan {plan}, worker {table}, expected {total} and {active}")
+        shares = [(rank["dense"], rank["experts"]) for rank in table["expert_parallel_ranks"]]
+        if shares != [(total - experts, experts // n["ep"])] * n["ep"]:
+            raise AssertionError(f"{what}: ranks hold {shares}")
+        mixtures += n["E"] > 0
+    check("200 random specs: dense and mixtures among them", 40 < mixtures < COUNT - 40, True)
+    print(f"ok  {COUNT} random specs ({mixtures} mixtures): formula, plan and the worker's table agree")
