@@ -90,7 +90,7 @@ const struct field spec_fields[] = {
     {"data.manifest", FIELD_PATH, AT(data.manifest), .help = "file of prefixes, one a line"},
     {"data.tokenizer", FIELD_TOKENIZER, AT(data.tokenizer), "byte", .cannot = "tokenise with a tokenizer.json", .refused = refused_tokenizer,
         .help = "`byte` (256 bytes and an end-of-document token) or a tokenizer.json"},
-    {"data.cache", FIELD_PATH, AT(data.cache), .derived = "beside the data", .cannot = "keep sample indices on disk", .help = "directory for sample indices"},
+    {"data.cache", FIELD_PATH, AT(data.cache), .derived = "beside the data", .help = "directory for sample indices"},
     {"data.split", FIELD_SPLIT, AT(data.split), "100, 0, 0", 0, 1000, .help = "training, validation, test: three shares that add up to 100"},
     {"data.sequence_length", FIELD_INTEGER, AT(data.sequence_length), NULL, 1, 1 << 24, .required = true, .help = "tokens of a sample"},
     {"data.eod_mask_loss", FIELD_BOOLEAN, AT(data.eod_mask_loss), "false", .cannot = "mask the loss at the document ends of another tokenizer",

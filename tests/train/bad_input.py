@@ -68,7 +68,7 @@ with Bench() as bench:
     expect("something else in place of .idx", bench.make("other", prefix=copy), "not an index of Megatron's kind")
 
     expect("masking at an end of document that is not known", bench.make("mask", data={"eod_mask_loss": True, "tokenizer": "/a/tokenizer.json"}),
-           "data.eod_mask_loss: this build knows")
+           "data.eod_mask_loss: this build cannot")
     run = bench.make("file")
     (run.directory / "checkpoints").write_text("a file in its place")
     run.train()  # never saves: nothing is in the way

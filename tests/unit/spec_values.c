@@ -465,7 +465,7 @@ static void test_unrunnable_keys(void **state)
 {
     (void)state;
     static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x", "environment.modules=[a]",
-        "data.cache=x", "data.reset_position_ids=true", "model.norm=layernorm", "model.activation=gelu", "model.position=none", "model.bias=true",
+        "data.reset_position_ids=true", "model.norm=layernorm", "model.activation=gelu", "model.position=none", "model.bias=true",
         "model.qk_norm=true", "model.hidden_dropout=0.1", "training.precision=bf16", "training.recompute.granularity=full",
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "training.learning_rate.schedule=cosine", "training.learning_rate.expert_peak=1e-3", "resources.nodes=2",

@@ -36,9 +36,6 @@ static int open_splits(struct batches *batches, const struct job *job, struct sa
 int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err)
 {
     const struct spec *spec = &job->spec;
-    if (spec->data.eod_mask_loss && strcmp(spec->data.tokenizer, "byte") != 0)
-        return error_set(err, "data.eod_mask_loss: this build knows the end-of-document token of the byte tokenizer only, not of %s",
-            spec->data.tokenizer);
     *batches = (struct batches){.spec = spec, .data_rank = data_rank, .data_size = data_size};
     batches->micro_batches = spec->training.global_batch_size / (spec->training.micro_batch_size * data_size);
     batches->row = allocate((size_t)spec->data.sequence_length + 1, sizeof *batches->row);
