@@ -16,12 +16,21 @@ static void add_default(struct text *out, const struct field *field)
         text_addf(out, field->type == FIELD_SPLIT ? "`[%s]`" : "`%s`", field->standard);
 }
 
+// Whether the key is of a section that this build runs nothing of.
+static bool is_of_refused_section(const struct field *field)
+{
+    const struct field *section = field_parent(field);
+    return section && (section->cannot || is_of_refused_section(section));
+}
+
 // What of the key this build runs: all, some choices, only the default, nothing.
 static void add_runs(struct text *out, const struct field *field)
 {
-    if (!field->cannot) {
+    if (is_of_refused_section(field)) {
+        text_add(out, "not yet");
+    } else if (!field->cannot) {
         text_add(out, "yes");
-    } else if (field->choices && !field->refused) {
+    } else if (field->choices && field->runs) {
         size_t shown = 0;
         for (size_t i = 0; field->choices[i]; i++)
             if (field->runs >> i & 1)
@@ -141,6 +150,25 @@ static void set_default(struct json *schema, const struct field *field, const st
         js_set(schema, "default", js_copy(at));
 }
 
+// "x-runs": what of the key this build runs: "all", "default", "part", "none", or a list of choices.
+static struct json *runs_of(const struct field *field)
+{
+    if (is_of_refused_section(field))
+        return js_string("none");
+    if (!field->cannot)
+        return js_string("all");
+    if (field->choices && field->runs) {
+        struct json *list = js_array();
+        for (size_t i = 0; field->choices[i]; i++)
+            if (field->runs >> i & 1)
+                js_append(list, js_string(field->choices[i]));
+        return list;
+    }
+    if (field->refused)
+        return js_string("part");
+    return js_string(field->standard ? "default" : "none");
+}
+
 static struct json *describe(const struct field *field, const struct json *defaults)
 {
     static const char *const types[] = {[FIELD_SECTION] = "object", [FIELD_STRING] = "string", [FIELD_PATH] = "string",
@@ -165,6 +193,7 @@ static struct json *describe(const struct field *field, const struct json *defau
     if (field->type == FIELD_LOSSES)
         js_set(schema, "items", loss_items());
     set_default(schema, field, defaults);
+    js_set(schema, "x-runs", runs_of(field));
     return schema;
 }
 

@@ -17,17 +17,22 @@ static void append(struct json *list, const struct field *field, const struct pr
     text_release(&text);
 }
 
-// The place that made the value what it is: of an executor that follows from a `slurm:` section, that section.
-static struct problem place_of(const struct check *check, const struct field *field)
+static bool is_before(const struct problem *a, const struct problem *b)
 {
-    if (strcmp(field->path, "executor") == 0 && !check->states[field_index(field)].key)
-        return check_place(check, field_find("slurm"));
-    return check_place(check, field);
+    if (a->source != b->source)
+        return a->source->order < b->source->order;
+    return a->line != b->line ? a->line < b->line : a->column < b->column;
 }
+
+struct refusal {
+    const struct field *field;
+    struct problem problem;
+};
 
 struct json *list_unsupported(const struct check *check)
 {
-    struct json *list = js_array();
+    struct refusal *refusals = allocate(spec_fields_count, sizeof *refusals);
+    size_t count = 0;
     struct spec defaults;
     spec_init(&defaults);
     struct text message;
@@ -35,19 +40,26 @@ struct json *list_unsupported(const struct check *check)
     for (size_t i = 0; i < spec_fields_count; i++) {
         const struct field *field = &spec_fields[i];
         text_clear(&message);
-        if (check->states[i].bad)
-            continue;
         bool planned = field->type == FIELD_PLAN && check->states[i].key;
         if (planned)
             text_addf(&message, "%s: this build cannot %s yet", field->path, field->cannot);
-        if (!planned && !field_refused(&message, field, check->spec, &defaults))
+        if (!planned && (check->states[i].bad || !field_refused(&message, field, check->spec, &defaults)))
             continue;
-        struct problem problem = place_of(check, field);
-        problem.message = message.at;
-        append(list, field, &problem);
+        struct refusal refusal = {field, check_place(check, field)};
+        refusal.problem.message = string_copy(message.at);
+        size_t at = count++;
+        for (; at > 0 && is_before(&refusal.problem, &refusals[at - 1].problem); at--) // kept in the order of the file
+            refusals[at] = refusals[at - 1];
+        refusals[at] = refusal;
+    }
+    struct json *list = js_array();
+    for (size_t i = 0; i < count; i++) {
+        append(list, refusals[i].field, &refusals[i].problem);
+        free(refusals[i].problem.message);
     }
     text_release(&message);
     spec_release(&defaults);
+    free(refusals);
     return list;
 }
 

@@ -12,6 +12,13 @@ struct spec_book {
     struct check checks[SPEC_RUNS_MAX]; // one a run
 };
 
+// ---- read.c: trees, or NULL with a problem recorded ----
+// asked: the `base:` that names this file; NULL for the first.
+struct node *read_file(struct spec_book *book, const char *path, const struct node *asked);
+struct node *read_option(struct spec_book *book, const char *argument);  // path.to.key=value
+// The comment that opens a file, as one line: the question that it asks. free(); NULL if there is none.
+char *opening_comment(const struct source *source);
+
 // ---- inputs.c: lists of {key, file, line, column, message, text} ----
 struct json *list_unsupported(const struct check *check); // what this build cannot run yet
 struct json *list_missing(struct check *check);           // inputs that are not there; also recorded as warnings

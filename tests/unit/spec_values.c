@@ -88,7 +88,7 @@ static void test_first_run(void **state)
     assert_int_equal(file.errors, 0);
     // Each key that cannot run is named once, with its place and the words that a user waits for.
     const struct json *first = js_at(file.runs[0].unsupported, 0);
-    assert_string_equal(js_string_of(js_get(first, "key"), ""), "executor");
+    assert_string_equal(js_string_of(js_get(first, "key"), ""), "image.path");
     bool precision = false;
     for (size_t i = 0; i < js_count(file.runs[0].unsupported); i++) {
         const struct json *item = js_at(file.runs[0].unsupported, i);
