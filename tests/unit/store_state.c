@@ -279,7 +279,7 @@ static void test_killed(void **context)
     int64_t run = add_run(state, "p", "moe-", 1, "moe-1"), last = 0;
     state_close(state);
     for (int round = 0; round < 8 || (last == 0 && round < 60); round++) { // a busy machine may take long to begin
-        run_and_kill(change_for_ever, path, 40 + 7 * round);
+        run_and_kill(change_for_ever, path, (40 + 7 * round) * 1000);
         state = open_state(context);
         struct run_row row;
         assert_int_equal(state_get_run(state, run, &row, &err), 0);
@@ -295,6 +295,70 @@ static void test_killed(void **context)
         state_close(state);
     }
     assert_true(last > 0);
+    free(path);
+}
+
+// One state_change at a time, without a batch: the run and its last event say the same.
+static void change_one_by_one(void *context)
+{
+    struct state *state = NULL;
+    if (state_open(&state, context, NULL) != 0)
+        return;
+    for (int i = 0;; i++) {
+        char reason[32];
+        snprintf(reason, sizeof reason, "change %d", i);
+        if (state_change(state, 1, i % 2 ? RUN_RUNNING : RUN_PENDING, reason, "daemon", NULL) != 0)
+            return;
+    }
+}
+
+static void test_killed_in_change(void **context)
+{
+    struct error err;
+    char *path = in_folder(context, "home/switchyard.db");
+    struct state *state = open_state(context);
+    assert_int_equal(add_run(state, "p", "moe-", 1, "moe-1"), 1);
+    state_close(state);
+    size_t changes = 1;
+    for (int round = 0; round < 25 || (changes == 1 && round < 60); round++) {
+        run_and_kill(change_one_by_one, path, 20000 + 1300 * round);
+        state = open_state(context);
+        struct run_row row;
+        assert_int_equal(state_get_run(state, 1, &row, &err), 0);
+        struct json *events = state_events(state, 1, &err);
+        changes = js_count(events);
+        struct json *last = js_at(events, changes - 1);
+        assert_string_equal(js_string_of(js_get(last, "reason"), ""), row.reason ? row.reason : "");
+        assert_string_equal(js_string_of(js_get(last, "to"), ""), run_state_name(row.state));
+        js_free(events);
+        run_row_release(&row);
+        state_close(state);
+    }
+    assert_true(changes > 1);
+    free(path);
+}
+
+// What a full disk may do in the middle of a batch: SQLite ends the whole transaction. Then nothing of the batch is stored, and it says so.
+static void test_undone(void **context)
+{
+    struct error err;
+    struct sql *sql;
+    char *path = in_folder(context, "x.db");
+    int64_t rows;
+    assert_fine(sql_open(&sql, path, &(struct sql_options){.create = true}, &err), err);
+    assert_fine(sql_script(sql, "CREATE TABLE t(x)", &err), err);
+    assert_fine(sql_begin(sql, &err), err);
+    assert_fine(sql_do(sql, &err, "INSERT INTO t VALUES (?)", "i", (int64_t)1), err);
+    assert_fine(sql_script(sql, "ROLLBACK", &err), err);
+    assert_int_equal(sql_begin(sql, &err), -1);
+    assert_int_equal(sql_end(sql, 0, &err), -1);
+    assert_non_null(strstr(err.text, "undone"));
+    assert_fine(sql_begin(sql, &err), err);
+    assert_fine(sql_do(sql, &err, "INSERT INTO t VALUES (?)", "i", (int64_t)2), err);
+    assert_fine(sql_end(sql, 0, &err), err);
+    assert_fine(sql_number(sql, &rows, -1, &err, "SELECT sum(x) FROM t", ""), err);
+    assert_int_equal(rows, 2);
+    sql_close(sql);
     free(path);
 }
 
@@ -374,6 +438,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_batches, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_refusals, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_killed, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_killed_in_change, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_undone, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_full_disk, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_read_only, make_folder, remove_folder),
     };

@@ -45,8 +45,8 @@ static inline char *in_folder(void **context, const char *name)
             fail_msg("%s: %s", #call, (err).text); \
     } while (0)
 
-// Runs work in a child and kills it after so many milliseconds, in whatever it is doing then. The child must still be at work.
-static inline void run_and_kill(void (*work)(void *context), void *context, int after_ms)
+// Runs work in a child and kills it after so many microseconds, in whatever it is doing then. The child must still be at work.
+static inline void run_and_kill(void (*work)(void *context), void *context, int after_us)
 {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -54,7 +54,7 @@ static inline void run_and_kill(void (*work)(void *context), void *context, int 
         work(context);
         _exit(0);
     }
-    usleep((useconds_t)after_ms * 1000);
+    usleep((useconds_t)after_us);
     kill(child, SIGKILL);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
