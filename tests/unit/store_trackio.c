@@ -2,6 +2,7 @@
 // file and a deleted project lose nothing. Whether the real Trackio agrees is for tests/peers to say.
 #include "daemon/store/sql.h"
 #include "daemon/store/trackio.h"
+#include "daemon/store/trackio_inside.h"
 #include "schema/base/clock.h"
 #include "schema/record/record.h"
 #include "tests/unit/store_support.h"
@@ -290,6 +291,23 @@ static void test_lock(void **context)
     free(path);
 }
 
+// Held for 60 ms, the lock is not taken again for as long.
+static void test_gap(void **context)
+{
+    struct trackio *trackio = open_here(context);
+    struct error err;
+    struct project *project = trackio_project(trackio, "p", &err);
+    assert_non_null(project);
+    assert_int_equal(project_lock(project, &err), 0);
+    usleep(60000);
+    project_unlock(project);
+    double begun = clock_steady();
+    assert_int_equal(project_lock(project, &err), 0);
+    assert_true(clock_steady() - begun > 0.055);
+    project_unlock(project);
+    trackio_close(trackio);
+}
+
 // While a large batch is written, another program asks for the lock as Trackio does, but more often, and notes how long it ever waited.
 static void test_gaps(void **context)
 {
@@ -323,7 +341,6 @@ static void test_gaps(void **context)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     printf("%d rows: the lock was free %d times of %d, held for at most %.0f ms\n", ROWS, taken, tries, longest * 1e3);
     assert_true(taken > 5 && longest < 1.0);
-    assert_true(3 * taken > tries); // left alone for as long as it is held
     assert_int_equal(ask_number(path, "SELECT count(*) FROM metrics"), ROWS);
     free(lock);
     free(path);
@@ -368,11 +385,11 @@ static void test_killed(void **context)
 // Trackio's server from starting.
 static void test_killed_while_made(void **context)
 {
-    int whole = 0;
-    for (int round = 0; round < 40; round++) {
+    int whole = 0, round = 0;
+    for (; round < 40 || (whole == 0 && round < 200); round++) {
         char *name = string_format("%d", round), *folder = in_folder(context, name);
         assert_int_equal(mkdir(folder, 0755), 0);
-        run_and_kill(write_for_ever, folder, 1000 + round * 400);
+        run_and_kill(write_for_ever, folder, 1000 + round * 2500);
         DIR *directory = opendir(folder);
         for (struct dirent *entry; (entry = readdir(directory));) {
             size_t length = strlen(entry->d_name);
@@ -389,7 +406,8 @@ static void test_killed_while_made(void **context)
         free(name);
         free(folder);
     }
-    printf("killed 40 times in the first 17 ms: %d databases, all whole\n", whole);
+    printf("killed %d times in its first moments: %d databases, all whole\n", round, whole);
+    assert_true(whole > 0);
 }
 
 static void test_two_writers(void **context)
@@ -526,7 +544,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_objects), IN_FOLDER(test_rows), IN_FOLDER(test_kinds), IN_FOLDER(test_names), IN_FOLDER(test_supersede),
-        IN_FOLDER(test_changed_under_us), IN_FOLDER(test_lock), IN_FOLDER(test_gaps), IN_FOLDER(test_killed), IN_FOLDER(test_killed_while_made), IN_FOLDER(test_two_writers),
+        IN_FOLDER(test_changed_under_us), IN_FOLDER(test_lock), IN_FOLDER(test_gap), IN_FOLDER(test_gaps), IN_FOLDER(test_killed), IN_FOLDER(test_killed_while_made), IN_FOLDER(test_two_writers),
         IN_FOLDER(test_damaged), IN_FOLDER(test_full_disk), IN_FOLDER(test_read_only), cmocka_unit_test(test_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
