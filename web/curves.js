@@ -154,6 +154,8 @@ class Chart {
       setText(chip.children[1], at < 0 ? "–" : number(line.shown[at]));
       setText(chip.lastChild, this.board.shortName(line.run));
     });
+    if (x === null) this.plot.setAttribute("aria-label", `${this.metric}: ${this.lines.map(line =>
+      `${this.board.shortName(line.run)} ${line.x.length} points, last ${number(line.raw.at(-1))}`).join("; ")}`);
     this.line.hidden = x === null;
     if (x !== null) this.line.style.transform = `translateX(${this.graph.toDomXCoord(x)}px)`;
     this.reset.hidden = !this.board.window;

@@ -1,0 +1,290 @@
+"""The dashboard as a person uses it: from an empty page to the comparison of two runs, with the real daemon, worker and browser."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from playwright.sync_api import sync_playwright  # noqa: E402
+from support import Home  # noqa: E402
+
+BUILD = pathlib.Path(os.environ.get("SWITCHYARD_BUILD", pathlib.Path(__file__).resolve().parent.parent.parent / "build"))
+SHOTS = BUILD / "screenshots"
+ENGLISH = pathlib.Path("/usr/share/dictd/gcide.dict.dz")
+
+SPEC = """\
+# What changes when a small dense model becomes a Mixture of Experts?
+project: first-look
+data: {text: TEXT, document: paragraph, tokenizer: byte, split: [95, 5, 0], sequence_length: 128}
+model: {layers: 2, hidden_size: 64, ffn_hidden_size: 256, attention_heads: 4, kv_heads: 2, vocab_size: 257, tied_embeddings: true}
+training:
+  iterations: 240
+  micro_batch_size: 8
+  global_batch_size: 16
+  precision: fp32
+  optimizer: {name: adamw, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1, clip_grad: 1.0}
+  learning_rate: {schedule: wsd, peak: 5e-3, minimum: 5e-4, warmup_iterations: 15, decay_iterations: 60, decay_style: exponential, total_iterations: 240}
+  validation: {interval: 20, iterations: 4}
+  seed: 1234
+resources: {nodes: 1, ranks_per_node: 1, threads_per_rank: 1, time_limit: 10m}
+runs:
+  dense: {}
+  moe:
+    model: {moe: {experts: 8, top_k: 2, expert_ffn_hidden_size: 128, losses: [{type: aux_loss, coefficient: 1e-2}], per_layer_metrics: true}}
+"""
+
+PAIR = "first-look/dense-1,first-look/moe-1"
+PAGES = {"runs": "/runs", "charts": f"/charts?runs={PAIR}", "compare": "/compare?a=first-look/dense-1&b=first-look/moe-1", "run": "/run/first-look/moe-1"}
+
+
+class Window:
+    """A browser window that remembers every complaint: console errors, exceptions, requests to anybody but the daemon."""
+
+    def __init__(self, browser, home, width=1280, height=900, theme="light"):
+        self.home, self.faults = home, []
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20000)
+        self.page.on("console", self.complaint)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("request", lambda request: self.faults.append(f"asks {request.url}") if not request.url.startswith(home.url + "/") else None)
+
+    def complaint(self, message):
+        if message.type in ("error", "warning") and "willReadFrequently" not in message.text:  # that one is about this test's own reading
+            self.faults.append(message.text)
+
+    def open(self, route="/runs"):
+        self.page.goto(f"{self.home.url}/#token={self.home.token}{route}")
+        return self.page
+
+    def close(self):
+        self.context.close()
+        assert not self.faults, self.faults
+
+
+@contextlib.contextmanager
+def window(browser, home, **options):
+    one = Window(browser, home, **options)
+    yield one
+    one.close()
+
+
+def until(what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.2)
+    raise AssertionError("did not happen in time")
+
+
+def without_token(browser, home):
+    one = Window(browser, home)
+    one.page.goto(home.url)
+    one.page.wait_for_selector(".banner-token")
+    assert "switchyard serve" in one.page.inner_text("#banner")
+    one.page.fill("#banner input", home.token)
+    one.page.click("#banner button")
+    one.page.wait_for_selector("text=No runs yet")
+    assert one.page.is_hidden("#banner")
+    assert all("401" in fault for fault in one.faults), one.faults
+    one.context.close()
+
+
+def points(page, metric):
+    """Of each run: how many points its curve has, and the last value, as a screen reader is told."""
+    label = page.get_attribute(f'[data-metric="{metric}"] .plot', "aria-label") or ""
+    return {name: int(count.replace(",", "")) for name, count in re.findall(r"(\S+) ([\d,]+) points", label)}
+
+
+def grows(browser, home):
+    """Runs appear in an open page, and their curves grow in it without a reload."""
+    spec = home.spec(SPEC.replace("TEXT", str(ENGLISH) if ENGLISH.exists() else "corpus.txt"), "first-look.yaml")
+    with window(browser, home) as one:
+        page = one.open()
+        page.wait_for_selector("text=No runs yet")
+        assert page.evaluate("location.hash") == "#/runs", "the token has left the address"
+        home.cli("submit", spec)
+        page.wait_for_selector("tr:has-text('moe-1')")
+        for name in ("dense-1", "moe-1"):
+            page.check(f"input[aria-label='Choose first-look/{name}']")
+        page.click("text=Charts >> nth=-1")
+        page.wait_for_selector('[data-metric="loss"] canvas', timeout=90000)
+        seen = []
+        def both_grow():
+            now = points(page, "loss")
+            if len(now) == 2 and (not seen or now != seen[-1]):
+                seen.append(now)
+            return len(seen) >= 4
+        until(both_grow, 90)
+        assert all(earlier[name] <= later[name] for earlier, later in zip(seen, seen[1:]) for name in earlier), seen
+        assert seen[-1]["dense-1"] > seen[0]["dense-1"] and seen[-1]["moe-1"] > seen[0]["moe-1"], seen
+        home.cli("wait", "dense-1", "moe-1", "--timeout", "4m", timeout=300)
+        until(lambda: points(page, "loss") == {"dense-1": 240, "moe-1": 240})
+        assert points(page, "validation_loss") == {"dense-1": 12, "moe-1": 12}, points(page, "validation_loss")
+        page.click("#nav >> text=Runs")
+        page.wait_for_selector("tr:has-text('moe-1') .state-succeeded")
+
+
+def inked(page, metric):
+    """How many pixels of the chart's canvases are not empty."""
+    return page.evaluate("""metric => [...document.querySelectorAll(`[data-metric="${metric}"] canvas`)].reduce((sum, canvas) =>
+        sum + canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.filter((_, i) => i % 4 === 3).filter(Boolean).length, 0)""", metric)
+
+
+def charts(browser, home):
+    """Cursor, zoom, axes, smoothing, scale and filter act on all charts alike."""
+    with window(browser, home) as one:
+        page = one.open(PAGES["charts"])
+        page.wait_for_selector('[data-metric="grad_norm"] canvas')
+        assert inked(page, "loss") > 500
+        box = page.locator('[data-metric="loss"] .plot').bounding_box()
+        left, middle = box["x"] + 80, box["y"] + box["height"] / 2
+        last = page.inner_text('[data-metric="grad_norm"] .chart-values b >> nth=0')
+        page.mouse.move(left, middle)
+        page.wait_for_selector('[data-metric="grad_norm"] .cursor:not([hidden])')
+        assert page.inner_text('[data-metric="grad_norm"] .chart-values b >> nth=0') != last, "values follow the cursor in every chart"
+        page.mouse.down()
+        page.mouse.move(left + 120, middle, steps=5)
+        page.mouse.up()
+        page.wait_for_selector('[data-metric="grad_norm"] .link-button:not([hidden])')
+        page.click('[data-metric="grad_norm"] .link-button')
+        page.wait_for_selector('[data-metric="loss"] .link-button[hidden]', state="attached")
+        for axis in ("tokens", "time", "step"):
+            page.check(f"input[value={axis}]", force=True)
+            assert inked(page, "loss") > 500, axis
+        page.check("text=Log scale")
+        page.fill("input[type=range]", "0.9")
+        assert inked(page, "loss") > 500
+        page.fill("input[aria-label='Filter metrics']", "moe/")
+        page.wait_for_selector("h2:has-text('MoE')")
+        assert page.locator(".chart").count() == 6 and page.locator('[data-metric="loss"]').count() == 0
+        page.click(".chip >> nth=0")
+        assert page.get_attribute(".chip >> nth=0", "aria-pressed") == "false"
+
+
+def compare(browser, home):
+    answer = home.json("compare", "dense-1", "moe-1")
+    with window(browser, home) as one:
+        page = one.open()
+        for name in ("dense-1", "moe-1"):
+            page.check(f"input[aria-label='Choose first-look/{name}']")
+        page.click(".actions >> text=Compare")
+        page.wait_for_selector(".facts li")
+        assert "a=first-look/dense-1&b=first-look/moe-1" in page.url, page.url
+        facts = page.inner_text(".facts")
+        assert "same samples in the same order" in facts and "parameters" in facts and "validation loss" in facts, facts
+        shown = [chart.get_attribute("data-metric") for chart in page.locator(".chart").all()]
+        assert shown[:4] == ["loss", "grad_norm", "step_time_ms", "tokens_per_second"], shown
+        row = page.locator("tr", has=page.locator("td", has_text=re.compile("^loss$"))).inner_text().split("\t")
+        assert float(row[1]) == float(f"{answer['metrics']['loss']['a']:.5g}") and float(row[2]) == float(f"{answer['metrics']['loss']['b']:.5g}"), row
+        assert page.inner_text("text=model.moe.experts") and page.locator("text=model.layers").count() == 0, "differences only"
+        assert "What changes when" in page.inner_text(".question")
+        page.click("text=Swap")
+        page.wait_for_function("location.hash.includes('a=first-look/moe-1')")
+
+
+def run_page(browser, home):
+    """The log follows the file, and what stands in it stays text."""
+    directory = pathlib.Path(home.json("show", "moe-1")["directory"])
+    with window(browser, home) as one:
+        page = one.open(PAGES["run"])
+        page.wait_for_selector(".events li")
+        for words in ("Provenance", "Plan against measurement", "finished with exit code 0", "sha256"):
+            assert page.locator(f"text={words}").count() > 0, words
+    with open(directory / "attempt-1" / "stdout.log", "a") as log:
+        log.write("\x1b[31m<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>\x1b[0m\nlast line\n")
+    with window(browser, home) as one:
+        page = one.open(PAGES["run"])
+        page.wait_for_function("document.querySelector('.log').textContent.includes('last line')")
+        text = page.inner_text(".log")
+        assert "<img src=x" in text and "\x1b" not in text and "[31m" not in text, text[-200:]
+        assert page.locator(".log img, .log script").count() == 0 and page.title() != "taken"
+
+
+def lost_and_found(browser, home):
+    """The daemon dies and comes back: the page says so, and goes on by itself."""
+    one = Window(browser, home)
+    page = one.open()
+    page.wait_for_selector(".connection-live")
+    home.stop(signal.SIGKILL)
+    page.wait_for_selector(".banner-lost")
+    home.serve(port=int(home.url.rsplit(":", 1)[1]))
+    page.wait_for_selector(".banner-lost", state="hidden", timeout=30000)
+    page.wait_for_selector(".connection-live", timeout=30000)
+    assert all("ERR_" in fault for fault in one.faults), one.faults
+    one.context.close()
+
+
+def keyboard(browser, home):
+    with window(browser, home) as one:
+        page = one.open()
+        page.wait_for_selector("table.runs")
+        reached = []
+        for _ in range(16):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.textContent.trim()"))
+        for wanted in ("Runs", "Compare", "Switch between light and dark", "Filter runs by name", "Choose first-look/moe-1", "moe-1"):
+            assert wanted in reached, reached
+        page.focus("#theme")
+        page.keyboard.press("Enter")
+        assert page.get_attribute("html", "data-theme") == "dark"
+        page.reload()
+        assert page.get_attribute("html", "data-theme") == "dark", "the choice is kept"
+
+
+CONTRAST = """() => { const style = getComputedStyle(document.documentElement);
+  const light = name => { const probe = document.createElement("canvas").getContext("2d"); probe.fillStyle = style.getPropertyValue(name); probe.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...probe.getImageData(0, 0, 1, 1).data].map(c => c / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+  const low = [];
+  for (const ground of ["--page", "--surface", "--sunken"]) for (const text of ["--ink", "--muted", "--accent", "--good", "--bad"])
+    if (ratio(text, ground) < 4.5) low.push([text, ground, ratio(text, ground)]);
+  for (const [text, ground] of [["--bad", "--bad-soft"], ["--warn", "--warn-soft"], ["--on-accent", "--accent"]]) if (ratio(text, ground) < 4.5) low.push([text, ground]);
+  for (let i = 1; i <= 8; i++) if (ratio(`--curve-${i}`, "--surface") < 3) low.push([`--curve-${i}`, ratio(`--curve-${i}`, "--surface")]);
+  return low; }"""
+
+
+def pictures(browser, home):
+    """Every page in both palettes, on a laptop and on a phone; nothing hangs over the edge."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for theme in ("light", "dark"):
+        for width, height in ((1280, 900), (375, 780)):
+            with window(browser, home, width=width, height=height, theme=theme) as one:
+                page = one.open()
+                page.wait_for_selector("table.runs")
+                assert page.evaluate(CONTRAST) == [], page.evaluate(CONTRAST)
+                for name, route in PAGES.items():
+                    page.goto(f"{home.url}/#{route}")
+                    if name != "runs":
+                        page.wait_for_selector(".chart canvas")
+                    bottom = page.evaluate("document.documentElement.scrollHeight")
+                    for y in range(0, bottom, 500):  # charts are drawn when they come into view
+                        page.evaluate("y => scrollTo(0, y)", y)
+                        page.wait_for_timeout(60)
+                    page.evaluate("scrollTo(0, 0)")
+                    page.wait_for_timeout(400)
+                    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than {width}"
+                    page.screenshot(path=str(SHOTS / f"{name}-{theme}-{width}.png"), full_page=True)
+
+
+def main():
+    with Home() as home, sync_playwright() as playwright:
+        home.serve()
+        address = json.loads((home.home / "daemon.json").read_text())
+        home.url, home.token = address["url"], address["token"]
+        browser = playwright.chromium.launch(executable_path=os.environ.get("SWITCHYARD_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
+        for part in (without_token, grows, charts, compare, keyboard, pictures, run_page, lost_and_found):
+            begun = time.monotonic()
+            part(browser, home)
+            print(f"{part.__name__}: {time.monotonic() - begun:.1f} s", flush=True)
+        browser.close()
+
+
+main()
