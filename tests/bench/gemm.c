@@ -1,7 +1,8 @@
-// Products over the demo model's shapes: GF/s of the cpu device, and the share of what a tile that stays in cache reaches in the same run.
+// Products over the demo model's shapes: GF/s of the cpu device, and the share of what bare multiply-adds reach in the same run (peak.c).
 // Usage: bench_gemm [threads]
+#include "tests/bench/peak.h"
 #include "tests/bench/seconds.h"
-#include "worker/device/cpu.h"
+#include "worker/device/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,22 +52,6 @@ static double rate(const struct device *device, const struct shape *s, float *ou
     return best;
 }
 
-// A tile that never leaves registers and first-level cache is as near to the peak as the kernel's own instructions come.
-static double peak(void)
-{
-    const struct kernels *kernels = cpu.kernels;
-    static float a[16 * 128], b[128 * 64], c[16 * 64];
-    double flops = 2.0 * (double)kernels->panel * (double)kernels->strip * 128, best = 0;
-    for (int round = 0; round < 20; round++) {
-        double start = seconds();
-        for (int i = 0; i < 20000; i++)
-            kernels->multiply(c, kernels->strip, (struct left){a, 128, 1, 0}, b, 0, kernels->panel, kernels->strip, 128, false);
-        double now = flops * 20000 / (seconds() - start) / 1e9;
-        best = now > best ? now : best;
-    }
-    return best;
-}
-
 int main(int argc, char **argv)
 {
     int threads = argc > 1 ? atoi(argv[1]) : 1;
@@ -78,9 +63,9 @@ int main(int argc, char **argv)
         a[i] = (float)(i % 97) / 97 - 0.5f;
         b[i] = (float)(i % 89) / 89 - 0.5f;
     }
-    double best = peak() * threads, inverse = 0;
+    double best = peak_rate() * threads, inverse = 0;
     size_t count = sizeof shapes / sizeof *shapes;
-    printf("%s, %d threads; tile in cache: %.1f GF/s\n", device->isa, threads, best);
+    printf("%s, %d threads; multiply-adds alone %.1f GF/s\n", device->isa, threads, best);
     for (size_t i = 0; i < count; i++) {
         double now = rate(device, &shapes[i], out, a, b);
         inverse += 1 / now;

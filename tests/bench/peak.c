@@ -1,0 +1,47 @@
+#include "tests/bench/peak.h"
+#include "tests/bench/seconds.h"
+
+#include <stddef.h>
+
+enum { CHAINS = 12, STEPS = 2000000 };
+
+// Twelve chains of multiply-adds that never leave registers, so that neither latency nor memory shows. What they start from is unknown to
+// the compiler, and their sum is kept, so that it can leave nothing out.
+static volatile float start_value = 0.5f, kept;
+
+#define CHAINS_OF(name, isa, lanes)                                                                                                        \
+    typedef float name##_vector __attribute__((vector_size(lanes * 4)));                                                                   \
+    __attribute__((target(isa), noinline, optimize("fp-contract=fast"))) static double name(void)                                          \
+    {                                                                                                                                      \
+        name##_vector sums[CHAINS], by = (name##_vector){0} + start_value, total = {0};                                                    \
+        double start = seconds();                                                                                                          \
+        for (size_t i = 0; i < CHAINS; i++)                                                                                                \
+            sums[i] = by * (float)i;                                                                                                       \
+        for (size_t step = 0; step < STEPS; step++)                                                                                        \
+            _Pragma("GCC unroll 12") for (size_t i = 0; i < CHAINS; i++) sums[i] = sums[i] * by + by;                                      \
+        double took = seconds() - start;                                                                                                   \
+        for (size_t i = 0; i < CHAINS; i++)                                                                                                \
+            total += sums[i];                                                                                                              \
+        kept = total[0];                                                                                                                   \
+        return 2.0 * lanes * CHAINS * STEPS / took / 1e9;                                                                                  \
+    }
+
+#ifdef __x86_64__
+CHAINS_OF(chains_avx512, "avx512f", 16)
+CHAINS_OF(chains_avx2, "avx2,fma", 8)
+
+double peak_rate(void)
+{
+    double best = 0;
+    for (int round = 0; round < 40; round++) {
+        double now = __builtin_cpu_supports("avx512f") ? chains_avx512() : __builtin_cpu_supports("fma") ? chains_avx2() : 0;
+        best = now > best ? now : best;
+    }
+    return best;
+}
+#else
+double peak_rate(void)
+{
+    return 0;
+}
+#endif
