@@ -63,15 +63,20 @@ int main(int argc, char **argv)
         a[i] = (float)(i % 97) / 97 - 0.5f;
         b[i] = (float)(i % 89) / 89 - 0.5f;
     }
-    double best = peak_rate() * threads, inverse = 0;
-    size_t count = sizeof shapes / sizeof *shapes;
-    printf("%s, %d threads; multiply-adds alone %.1f GF/s\n", device->isa, threads, best);
-    for (size_t i = 0; i < count; i++) {
-        double now = rate(device, &shapes[i], out, a, b);
-        inverse += 1 / now;
-        printf(
-            "%-26s %5zu %5zu %5zu  %6.1f GF/s  %3.0f %%\n", shapes[i].name, shapes[i].M, shapes[i].N, shapes[i].K, now, 100 * now / best);
+    // The ceiling is measured again beside each shape: on a shared machine it wanders.
+    enum { COUNT = sizeof shapes / sizeof *shapes };
+    double rates[COUNT], best = 0, inverse = 0, count = COUNT;
+    for (size_t i = 0; i < COUNT; i++) {
+        double now = peak_rate() * threads;
+        best = now > best ? now : best;
+        rates[i] = rate(device, &shapes[i], out, a, b);
+        inverse += 1 / rates[i];
     }
-    printf("harmonic mean %.1f GF/s, %.0f %%\n", (double)count / inverse, 100 * (double)count / inverse / best);
+    printf("%s, %d threads; multiply-adds alone %.1f GF/s\n", device->isa, threads, best);
+    for (size_t i = 0; i < COUNT; i++) {
+        const struct shape *s = &shapes[i];
+        printf("%-26s %5zu %5zu %5zu  %6.1f GF/s  %3.0f %%\n", s->name, s->M, s->N, s->K, rates[i], 100 * rates[i] / best);
+    }
+    printf("harmonic mean %.1f GF/s, %.0f %%\n", count / inverse, 100 * count / inverse / best);
     return 0;
 }
