@@ -1,5 +1,6 @@
 // Operations of a dense model other than products.
 #include "tests/ops/trial.h"
+#include "worker/device/cpu.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -173,11 +174,17 @@ static void run_adamw(const struct device_ops *ops, void **r, int32_t **i, const
         ops->adamw(r[0], r[1], r[2], r[3], t->dims[0], 0.5, 1e-2, 0.9, 0.95, 1e-8, 0.1, step + (int64_t)t->dims[1]);
 }
 
+// A real may be a float: a double result is handed on as three of them, so that all of its bits are compared.
 static void run_sums(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
 {
-    double sums[2] = {ops->sum_of_squares(r[1], t->dims[0]), ops->sum(r[1], t->dims[0])};
+    double sums[2] = {ops->sum_of_squares(r[1], t->dims[0]), ops->sum(r[1], t->dims[0])}, rest[4];
+    for (size_t k = 0; k < 2; k++) {
+        rest[k] = sums[k] - (float)sums[k];
+        rest[2 + k] = rest[k] - (float)rest[k];
+    }
     (void)i;
     ops->from_double(r[0], sums, 2);
+    ops->from_double(r[3], rest, 4);
     double zeros = (double)ops->count_zeros(r[1], t->dims[0]);
     ops->from_double(r[2], &zeros, 1);
 }
@@ -201,14 +208,16 @@ static void test_elements(void **test)
         trial_begin(&trial, "sum_of_squares, sum, count_zeros (count)", 1, count);
         trial_reals(&trial, 2, 0);
         double *x = trial_reals(&trial, count, 1);
-        for (size_t i = 0; i < count; i += 7)
-            x[i] = i % 2 ? 0.0 : -0.0;
+        for (size_t i = 0; i < count; i++) // of many sizes, so that the order of additions shows in the last bits
+            x[i] = i % 7 ? ldexp(x[i], -(int)(i % 19)) : i % 2 ? 0.0 : -0.0;
         trial_reals(&trial, 1, 0);
+        trial_reals(&trial, 4, 0);
+        trial.terms[3] = 1;
         trial_end(&trial, run_sums);
     }
 }
 
-// A hundred million ones and their like: sums in double lose nothing that float would.
+// Many ones and one large number: sums in double lose nothing that float would.
 static void test_sums_in_double(void **test)
 {
     (void)test;
@@ -217,10 +226,36 @@ static void test_sums_in_double(void **test)
     trial_reals(&trial, 2, 0);
     double *x = trial_reals(&trial, 30000, 0);
     for (size_t i = 0; i < 30000; i++)
-        x[i] = i ? 1 : 268435456.0;
+        x[i] = i ? 1 : 16777216.0; // 2²⁴: its square is exact in double, one more is lost in float
     trial_reals(&trial, 1, 0);
+    trial_reals(&trial, 4, 0);
     trial.tolerance = 6e-8; // the result passes through one float
     trial_end(&trial, run_sums);
+}
+
+// The exponential behind softmax, silu and loss, over its whole range.
+static void exponents(const struct device *device)
+{
+    enum { COUNT = 20000 };
+    static float x[COUNT], y[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        x[i] = i ? (float)i / COUNT * 191.0f - 103.0f : 0.0f;
+    cpu.kernels->exponents(y, x, 0, COUNT);
+    assert_true(y[0] == 1);
+    for (size_t i = 0; i < COUNT; i++) {
+        double expected = exp((double)x[i]), error = fabs(y[i] - expected);
+        if (!(error <= 2.5e-7 * expected + 1.5e-45))
+            fail_msg("exp(%.9g) on %s: %.9g, expected %.9g", (double)x[i], device->isa, (double)y[i], expected);
+    }
+    static const float ends[] = {-104, -1e4f, -INFINITY, 89, 1e4f, INFINITY};
+    cpu.kernels->exponents(y, ends, 0, 6);
+    assert_true(y[0] == 0 && y[1] == 0 && y[2] == 0 && isinf(y[3]) && isinf(y[4]) && isinf(y[5]));
+}
+
+static void test_exponents(void **test)
+{
+    (void)test;
+    each_cpu(exponents);
 }
 
 // What is not a number must not be lost on the way to the loss, wherever in a row it stands.
@@ -273,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_elements),
         cmocka_unit_test(test_sums_in_double),
+        cmocka_unit_test(test_exponents),
         cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,11 @@ static void operand_too_long(void)
     guard->ops->scale(memory + 1, 2, COUNT);
 }
 
+static void operand_behind(void)
+{
+    guard->ops->scale(memory + COUNT + 10, 2, 1);
+}
+
 static void host_memory_as_operand(void)
 {
     float host[8];
@@ -83,6 +88,7 @@ static void test_guard(void **test)
         {"a read through the pointer", read_through_pointer, false},
         {"a write through the pointer", write_through_pointer, false},
         {"an operand too long", operand_too_long, false},
+        {"an operand behind the end", operand_behind, false},
         {"host memory as operand", host_memory_as_operand, false},
         {"device memory as host memory", device_memory_as_host, false},
         {"an index out of reach", index_out_of_reach, false},
