@@ -101,8 +101,9 @@ static void walk_key(struct json *list, const char *path, const char *key, const
 // Objects are walked key by key, the second's own keys last; everything else is compared whole.
 static void walk(struct json *list, const char *path, const struct json *a, const struct json *b)
 {
-    bool objects = (js_kind(a) == JSON_KIND_OBJECT || js_kind(a) == JSON_KIND_NULL) && (js_kind(b) == JSON_KIND_OBJECT || js_kind(b) == JSON_KIND_NULL) &&
-        (js_kind(a) == JSON_KIND_OBJECT || js_kind(b) == JSON_KIND_OBJECT);
+    bool objects = (js_kind(a) == JSON_KIND_OBJECT || js_kind(a) == JSON_KIND_NULL) &&
+                   (js_kind(b) == JSON_KIND_OBJECT || js_kind(b) == JSON_KIND_NULL) &&
+                   (js_kind(a) == JSON_KIND_OBJECT || js_kind(b) == JSON_KIND_OBJECT);
     if (!objects) {
         if (js_kind(a) != js_kind(b) || (js_kind(a) != JSON_KIND_NULL && !js_equal(a, b)))
             add_difference(list, path, a, b);
@@ -154,13 +155,25 @@ static struct json *keep_or_null(const struct json *value)
     return value ? js_keep(value) : js_null();
 }
 
+// Tokens of a step, from the metrics; null for what no metric says.
+static struct json *tokens_measured(struct daemon *daemon, const struct run_row *row, const char *name)
+{
+    int64_t step = series_last_step(daemon->series, row->run_id);
+    double tokens = series_last_value(daemon->series, row->run_id, "tokens", NAN);
+    if (strcmp(name, "tokens per step") != 0 || step < 1 || !isfinite(tokens))
+        return js_null();
+    return js_integer(llround(tokens / (double)step));
+}
+
 static struct json *compare_predictions(struct daemon *daemon, const struct run_row rows[2])
 {
-    static const struct { const char *name, *planned, *measured, *unit; } table[] = {
+    static const struct {
+        const char *name, *planned, *measured, *unit;
+    } table[] = {
         {"parameters", "parameters.total", "parameters.total", ""},
         {"active parameters", "parameters.active", "parameters.active", ""},
         {"FLOP per token", "flops_per_token", NULL, "FLOP"},
-        {"tokens per step", "tokens_per_step", "tokens_per_step", ""},
+        {"tokens per step", "tokens_per_step", NULL, ""},
         {"memory of a rank", "memory.total", "peak_memory_bytes", "bytes"},
         {"all-to-all of a rank and step", "alltoall_bytes_per_step", "alltoall_bytes_per_step", "bytes"},
     };
@@ -171,8 +184,10 @@ static struct json *compare_predictions(struct daemon *daemon, const struct run_
         js_set(line, "name", js_string(table[i].name));
         js_set(line, "a", keep_or_null(lookup(rows[0].plan, table[i].planned)));
         js_set(line, "b", keep_or_null(lookup(rows[1].plan, table[i].planned)));
-        js_set(line, "measured_a", keep_or_null(lookup(ends[0], table[i].measured)));
-        js_set(line, "measured_b", keep_or_null(lookup(ends[1], table[i].measured)));
+        js_set(line, "measured_a",
+            table[i].measured ? keep_or_null(lookup(ends[0], table[i].measured)) : tokens_measured(daemon, &rows[0], table[i].name));
+        js_set(line, "measured_b",
+            table[i].measured ? keep_or_null(lookup(ends[1], table[i].measured)) : tokens_measured(daemon, &rows[1], table[i].name));
         js_set(line, "unit", js_string(table[i].unit));
         js_append(list, line);
     }
@@ -211,7 +226,8 @@ static struct json *compare_data(struct daemon *daemon, const struct run_row row
 static void add_fact(struct json *facts, const char *name, const struct json *a, const struct json *b)
 {
     struct json *fact = js_object();
-    js_set(fact, "same", js_boolean((js_kind(a) == JSON_KIND_NULL && js_kind(b) == JSON_KIND_NULL) || (a && b && js_equal(a, b))));
+    bool known = js_kind(a) != JSON_KIND_NULL || js_kind(b) != JSON_KIND_NULL;
+    js_set(fact, "same", known ? js_boolean(a && b && js_equal(a, b)) : js_null());
     js_set(fact, "a", keep_or_null(a));
     js_set(fact, "b", keep_or_null(b));
     js_set(facts, name, fact);

@@ -75,7 +75,8 @@ void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer)
     pthread_mutex_lock(&daemon->lock);
     if (answer_run(daemon, run, &row, answer) == 0) {
         if (!run_state_ended(row.state))
-            answer_fail(answer, 409, "%s/%s is %s: only a run that is over can be tried again", row.project, row.name, run_state_name(row.state));
+            answer_fail(
+                answer, 409, "%s/%s is %s: only a run that is over can be tried again", row.project, row.name, run_state_name(row.state));
         else if (row.state == RUN_SUCCEEDED)
             answer_fail(answer, 409, "%s/%s has succeeded: there is nothing to try again", row.project, row.name);
         else if (retry(daemon, &row, &answer->error) == 0)

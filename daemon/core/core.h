@@ -18,26 +18,26 @@ enum {
     RUNS_ALIVE_MAX = 100000,
     SPEC_TEXT_MAX = 16 << 20,
     JOB_FILE_MAX = 4 << 20,
-    TICK_BUSY_MS = 200,         // while something runs
+    TICK_BUSY_MS = 200, // while something runs
     TICK_IDLE_MS = 2000,
-    INGEST_LINES = 2000,        // of one run in one tick
-    INGEST_BYTES = 2 << 20,     // about: one run in one tick
+    INGEST_LINES = 2000,    // of one run in one tick
+    INGEST_BYTES = 2 << 20, // about: one run in one tick
     EVENTS_WAIT_MAX_MS = 60000
 };
-#define CANCEL_GRACE 10.0       // seconds between asking a job to stop and killing it
+#define CANCEL_GRACE 10.0 // seconds between asking a job to stop and killing it
 #define TIME_LIMIT_GRACE 30.0
 
 // What the tick remembers of a run that is alive. Everything in it can be found again: it starts anew with the daemon.
 struct watch {
     int64_t run;
-    int64_t attempt;            // the attempt that these times are about
+    int64_t attempt;                                      // the attempt that these times are about
     double gone_since, seen, exit_seen_since, stop_asked; // steady seconds; 0: not
-    bool announced;             // in Trackio
-    int64_t ingest_attempt;     // first attempt whose records may still grow
-    int64_t malformed_attempt;  // attempt for which the one event about malformed lines has been made
-    int64_t end_attempt, end_code; // the worker's own end record
-    bool trackio_waits;         // the event about it has been made
-    bool used;                  // in this tick
+    bool announced;                                       // in Trackio
+    int64_t ingest_attempt;                               // first attempt whose records may still grow
+    int64_t malformed_attempt;                            // attempt for which the one event about malformed lines has been made
+    int64_t end_attempt, end_code;                        // the worker's own end record
+    bool trackio_waits;                                   // the event about it has been made
+    bool used;                                            // in this tick
     struct watch *next;
 };
 
@@ -48,15 +48,15 @@ struct daemon {
     struct machine machine;
     struct local_context local;
     pthread_mutex_t lock;
-    pthread_cond_t changed;     // an event was added
+    pthread_cond_t changed; // an event was added
     pthread_mutex_t wake_lock;
     pthread_cond_t wake;
     bool awake;
     struct state *state;
-    struct trackio *writer;     // the tick thread's
-    struct trackio *reader;     // under lock
+    struct trackio *writer; // the tick thread's
+    struct trackio *reader; // under lock
     struct series *series;
-    struct watch *watches;      // the tick thread's
+    struct watch *watches; // the tick thread's
 };
 
 // What a tick needs to know of one run, copied so that it can be used without the lock.
@@ -66,8 +66,8 @@ struct view {
     int64_t attempt;
     bool cancel_requested;
     char project[65], name[65], run_id[33], kind[16];
-    char *directory, *dataset_key;
-    double time_limit;          // seconds; 0: none
+    char *directory, *dataset_key, *reason;
+    double time_limit; // seconds; 0: none
 };
 
 // views.c
@@ -78,7 +78,7 @@ struct views {
 int views_load(struct daemon *daemon, struct views *views, struct error *err); // all alive runs, oldest first; takes the lock itself
 void views_release(struct views *views);
 struct watch *watch_of(struct daemon *daemon, const struct view *view);
-void watches_sweep(struct daemon *daemon);  // forgets those that this tick did not use
+void watches_sweep(struct daemon *daemon); // forgets those that this tick did not use
 
 // open.c: talk, and the two ways a run's story grows. These take no lock: the caller has it.
 void core_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -86,7 +86,7 @@ int core_change(struct daemon *daemon, int64_t run, enum run_state to, const cha
 void core_event(struct daemon *daemon, int64_t run, const char *kind, const char *text, const char *witness, double when);
 
 // schedule.c
-void schedule_start(struct daemon *daemon, const struct views *views);        // what is queued and ready, as far as cores reach
+void schedule_start(struct daemon *daemon, const struct views *views); // what is queued and ready, as far as cores reach
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt); // hands a stored intent over, once
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err);
 
@@ -97,7 +97,8 @@ bool ingest_run(struct daemon *daemon, const struct view *view, struct watch *wa
 // supersede.c: an attempt starts that resumes from an earlier step: rows from first_step on leave Trackio and the series. 0, 1 later, -1.
 int supersede(struct daemon *daemon, const struct view *view, int64_t attempt, int64_t first_step, struct error *err);
 // notes.c: one record line of ours into notes and events. Under the lock, inside a transaction.
-int store_line(struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct json *line, struct error *err);
+int store_line(
+    struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct json *line, struct error *err);
 
 // watch.c: witnesses → judgement → state, stopping and killing, for one run that has a job. attempt is the row of its last attempt.
 void watch_run(struct daemon *daemon, const struct view *view, struct watch *watch, struct attempt_row *attempt, struct job *job);
@@ -107,13 +108,13 @@ char *last_words(const char *run_directory, int64_t attempt);
 
 // dataset.c
 int dataset_key(char key[33], const char *path, const char *document, const char *json_key, const char *tokenizer, struct error *err);
-char *dataset_prefix(const struct daemon *daemon, const char *key);           // …/datasets/KEY/data
+char *dataset_prefix(const struct daemon *daemon, const char *key); // …/datasets/KEY/data
 bool dataset_is_complete(const struct daemon *daemon, const char *key);
 
 // summary.c
-struct json *run_summary(struct daemon *daemon, const struct run_row *row);   // the list's members; under the lock
-struct json *spec_shown(const struct run_row *row);                             // the spec with the secrets in its variables masked
-void series_need(struct daemon *daemon, const struct run_row *row);           // in memory from here on; under the lock
+struct json *run_summary(struct daemon *daemon, const struct run_row *row); // the list's members; under the lock
+struct json *spec_shown(const struct run_row *row);                         // the spec with the secrets in its variables masked
+void series_need(struct daemon *daemon, const struct run_row *row);         // in memory from here on; under the lock
 // The run that a person named, or a failed answer. Under the lock.
 int answer_run(struct daemon *daemon, const char *text, struct run_row *row, struct answer *answer);
 int answer_fail(struct answer *answer, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -9,10 +9,10 @@
 struct daemon;
 
 struct daemon_options {
-    const char *home;           // SWITCHYARD_HOME, absolute
-    const char *trackio;        // TRACKIO_DIR, absolute
-    const char *worker;         // path of switchyard-worker
-    const char *job_script;     // path of job.sh (written to home at start from an embedded copy)
+    const char *home;       // SWITCHYARD_HOME, absolute
+    const char *trackio;    // TRACKIO_DIR, absolute
+    const char *worker;     // path of switchyard-worker
+    const char *job_script; // path of job.sh (written to home at start from an embedded copy)
 };
 
 // Takes the home's flock (one daemon a home), opens the stores, finds running jobs again.
@@ -25,27 +25,36 @@ void daemon_wake(struct daemon *daemon);
 void daemon_wait(struct daemon *daemon, int timeout_ms);
 
 // HTTP status that a failed request should answer with: 400 bad request, 404 no such run, 409 not possible in this state, 500.
-struct answer { int status; struct json *body; struct error error; };
+struct answer {
+    int status;
+    struct json *body;
+    struct error error;
+};
 void answer_release(struct answer *answer);
 
-// body: {"path", "text", "name"|null, "environment": {…}, "runs": [resolved spec JSON, …]}. 201: {"runs": [{"project","name","run_id","kind"}]}
+// body: {"path", "text", "name"|null, "environment": {…}, "runs": [resolved spec JSON, …]}. 201: {"runs":
+// [{"project","name","run_id","kind"}]}
 void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer);
 // {"runs": [{project, name, run_id, kind, state, reason, attempt, step, iterations, progress 0..1, eta_seconds|null, loss|null,
 //   validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first
 void daemon_list(struct daemon *daemon, const char *project, struct answer *answer);
-// The list's members and attempts [{number, job_id, state, started, ended, code, signal}], provenance {}, plan {}, spec {}, last {metric:value},
-// events […], argv […], metrics [names], needs […]
+// The list's members and attempts [{number, job_id, state, started, ended, code, signal}], provenance {}, plan {}, spec {}, last
+// {metric:value}, events […], argv […], metrics [names], needs […]
 void daemon_show(struct daemon *daemon, const char *run, struct answer *answer);
 // series_read's object under "metrics", and "run", "last_step"
-void daemon_metrics(struct daemon *daemon, const char *run, const char *const *names, size_t count, int64_t after_step, int64_t max_points, struct answer *answer);
-// {"a","b": summaries, "step": last common step, "metrics": {name: {"a","b","difference"}}, "configuration": [{"key","a","b"}] (differences only),
-//  "predicted": [{"name","a","b","measured_a","measured_b","unit"}], "same_data": true|false|null (sample hashes of common steps), "facts": {code, image, data: same or both}}
+void daemon_metrics(struct daemon *daemon, const char *run, const char *const *names, size_t count, int64_t after_step, int64_t max_points,
+    struct answer *answer);
+// {"a","b": summaries, "step": last common step, "metrics": {name: {"a","b","difference"}}, "configuration": [{"key","a","b"}] (differences
+// only),
+//  "predicted": [{"name","a","b","measured_a","measured_b","unit"}], "same_data": true|false|null (sample hashes of common steps), "facts":
+//  {code, image, data: same or both}}
 void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct answer *answer);
-void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer);  // 202
-void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer);   // 202; a new attempt that resumes
+void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer); // 202
+void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer);  // 202; a new attempt that resumes
 // Events after `after` (all runs), waiting up to wait_ms for the first: {"events": […], "last": id}
 void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct answer *answer);
-// Opens a file of the run for reading (logs): stream "stdout" | "stderr" of attempt (0: last). Opened beneath the run directory only. -1 and answer on failure.
+// Opens a file of the run for reading (logs): stream "stdout" | "stderr" of attempt (0: last). Opened beneath the run directory only. -1
+// and answer on failure.
 int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer);
 // {version, pid, started, home, trackio, cores, runs_alive}
 void daemon_health(struct daemon *daemon, struct answer *answer);

@@ -254,8 +254,11 @@ static int prepare_directories(struct daemon *daemon, struct drafts *drafts, con
         status = make_staging(daemon, draft, err);
         if (status != 0 || !draft->has_spec)
             continue;
-        struct provenance_request request = {.spec = &draft->spec, .environment = js_get(body, "environment"), .directory = draft->staging,
-            .worker = daemon->worker, .digests = digests};
+        struct provenance_request request = {.spec = &draft->spec,
+            .environment = js_get(body, "environment"),
+            .directory = draft->staging,
+            .worker = daemon->worker,
+            .digests = digests};
         draft->row.provenance = provenance_collect_for(&request, err);
         if (!draft->row.provenance)
             status = -1;

@@ -8,22 +8,22 @@ enum { DRAFTS_MAX = 1024, FROM_NONE = -1 };
 
 struct draft {
     struct run_row row;
-    struct spec spec;           // of a train run
+    struct spec spec; // of a train run
     bool has_spec;
-    char *root;                 // where its project's directory is
-    bool root_made;             // there was no such directory before
-    char *staging;              // prepared directory; NULL: not made, or in its place already
-    char *placed;               // final directory, once it is there
-    char key[33];               // dataset it needs or makes; empty: none
-    char *text_path;            // what is tokenised
-    ptrdiff_t from_sibling;     // index of the draft whose weights it starts from
-    int64_t from_run;           // stored run whose weights it starts from; 0: none
+    char *root;             // where its project's directory is
+    bool root_made;         // there was no such directory before
+    char *staging;          // prepared directory; NULL: not made, or in its place already
+    char *placed;           // final directory, once it is there
+    char key[33];           // dataset it needs or makes; empty: none
+    char *text_path;        // what is tokenised
+    ptrdiff_t from_sibling; // index of the draft whose weights it starts from
+    int64_t from_run;       // stored run whose weights it starts from; 0: none
     char *from_directory;
-    bool dropped;               // a tokenize draft that turned out not to be needed
+    bool dropped; // a tokenize draft that turned out not to be needed
 };
 
 struct drafts {
-    struct draft *at;           // tokenize drafts first, so that they are first in the queue too
+    struct draft *at; // tokenize drafts first, so that they are first in the queue too
     size_t count;
 };
 

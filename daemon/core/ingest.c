@@ -42,7 +42,8 @@ static const char *fault_of(const struct json *line, const struct view *view)
     bool metric = strcmp(kind, "metric") == 0, system = strcmp(kind, "system_metric") == 0, alert = strcmp(kind, "alert") == 0;
     if (!metric && !system && !alert)
         return NULL;
-    if (strcmp(js_string_of(js_get(line, "project"), ""), view->project) != 0 || strcmp(js_string_of(js_get(line, "run"), ""), view->name) != 0)
+    if (strcmp(js_string_of(js_get(line, "project"), ""), view->project) != 0 ||
+        strcmp(js_string_of(js_get(line, "run"), ""), view->name) != 0)
         return "of another run";
     if (isnan(clock_parse(js_string_of(js_get(line, "timestamp"), ""))))
         return "no timestamp";
@@ -95,8 +96,8 @@ static int write_trackio(struct daemon *daemon, const struct view *view, const s
     return used ? trackio_write(daemon->writer, view->project, lines, used, err) : 0;
 }
 
-static int keep_aside(struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct item *item,
-    struct error *err)
+static int keep_aside(
+    struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct item *item, struct error *err)
 {
     if (watch->malformed_attempt != attempt) {
         char text[256];
@@ -162,8 +163,8 @@ static int store_chunk(struct daemon *daemon, const struct view *view, struct wa
 }
 
 // What is left of a line whose writer is gone: nothing of it is dropped either.
-static int store_torn(struct daemon *daemon, const struct view *view, struct watch *watch, const char *path, struct attempt_row *attempt,
-    struct error *err)
+static int store_torn(
+    struct daemon *daemon, const struct view *view, struct watch *watch, const char *path, struct attempt_row *attempt, struct error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
@@ -273,7 +274,8 @@ bool ingest_run(struct daemon *daemon, const struct view *view, struct watch *wa
         if (found < 0)
             return false;
         if (found == 1)
-            attempt = (struct attempt_row){.run = view->id, .number = number, .state = string_copy("running"), .started = clock_wall(), .code = -1};
+            attempt = (struct attempt_row){
+                .run = view->id, .number = number, .state = string_copy("running"), .started = clock_wall(), .code = -1};
         bool complete = ingest_attempt(daemon, view, watch, &attempt, over || number < last);
         attempt_row_release(&attempt);
         if (!complete)

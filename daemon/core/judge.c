@@ -49,7 +49,8 @@ static void judge_end(struct judgement *judgement, const struct witnesses *w, in
     else if (w->cancel_requested)
         decide(judgement, RUN_CANCELLED, witness, code == EXIT_STOPPED ? "cancelled, stopped after saving" : "cancelled (%s)", how);
     else if (w->over_time)
-        decide(judgement, RUN_TIMED_OUT, witness, code == EXIT_STOPPED ? "time limit reached, stopped after saving" : "time limit reached (%s)", how);
+        decide(judgement, RUN_TIMED_OUT, witness,
+            code == EXIT_STOPPED ? "time limit reached, stopped after saving" : "time limit reached (%s)", how);
     else if (code == EXIT_STOPPED && !signal_number)
         judge_stopped(judgement, w, witness);
     else if (signal_number == SIGKILL && w->memory_evidence)

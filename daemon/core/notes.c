@@ -12,8 +12,8 @@ static double time_of(const struct json *line)
     return isnan(when) ? clock_wall() : when;
 }
 
-static int add_event(struct daemon *daemon, const struct view *view, const struct json *line, const char *kind, const char *text,
-    struct error *err)
+static int add_event(
+    struct daemon *daemon, const struct view *view, const struct json *line, const char *kind, const char *text, struct error *err)
 {
     int status = state_add_event(daemon->state, view->id, kind, text, "heartbeat", time_of(line), err);
     pthread_cond_broadcast(&daemon->changed);
@@ -39,7 +39,8 @@ static int store_alert(struct daemon *daemon, const struct view *view, const str
     return add_event(daemon, view, line, "alert", text, err);
 }
 
-int store_line(struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct json *line, struct error *err)
+int store_line(
+    struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct json *line, struct error *err)
 {
     const char *kind = js_string_of(js_get(line, "kind"), "");
     int64_t step = js_integer_of(js_get(line, "step"), 0);

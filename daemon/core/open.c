@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,19 @@ out:
     return status;
 }
 
+// What a daemon that ended in the middle of a submission had prepared. Only beneath the home: nobody else writes there.
+static void remove_staging(const struct daemon *daemon)
+{
+    char *pattern = string_format("%s/runs/*/.new-*", daemon->home);
+    glob_t found;
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            directory_remove(found.gl_pathv[i], NULL);
+        globfree(&found);
+    }
+    free(pattern);
+}
+
 static void init_waiting(struct daemon *daemon)
 {
     pthread_condattr_t steady;
@@ -100,6 +114,7 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
         state_open(&daemon->state, database, err) == 0 && directory_make(daemon->trackio_path, err) == 0 &&
         trackio_open(&daemon->writer, daemon->trackio_path, err) == 0 && trackio_open(&daemon->reader, daemon->trackio_path, err) == 0) {
         daemon->series = series_new();
+        remove_staging(daemon);
         status = 0;
     }
     free(database);

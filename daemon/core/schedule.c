@@ -39,14 +39,16 @@ static void fail_run(struct daemon *daemon, const struct view *view, const char 
 
 enum readiness { READY, WAITS, NEVER };
 
-// Under the lock. NEVER: reason says which need did not succeed.
+// Under the lock. reason says which need did not succeed (NEVER), or is waited for (WAITS).
 static enum readiness look_at_needs(struct daemon *daemon, const struct view *view, char *reason, size_t size)
 {
     int64_t needed[NEEDS_MAX];
     size_t count = 0;
     struct error err = {0};
-    if (state_needs(daemon->state, view->id, needed, NEEDS_MAX, &count, &err) != 0)
+    if (state_needs(daemon->state, view->id, needed, NEEDS_MAX, &count, &err) != 0) {
+        snprintf(reason, size, "%.500s", err.text);
         return WAITS;
+    }
     enum readiness ready = READY;
     for (size_t i = 0; i < count && ready != NEVER; i++) {
         struct run_row row;
@@ -56,7 +58,8 @@ static enum readiness look_at_needs(struct daemon *daemon, const struct view *vi
             snprintf(reason, size, "needs %s/%s, which %s%s: %s", row.project, row.name, row.state == RUN_FAILED ? "" : "was ",
                 run_state_name(row.state), row.reason ? row.reason : "no reason known");
             ready = NEVER;
-        } else if (row.state != RUN_SUCCEEDED) {
+        } else if (row.state != RUN_SUCCEEDED && ready == READY) {
+            snprintf(reason, size, "waits for %s/%s", row.project, row.name);
             ready = WAITS;
         }
         run_row_release(&row);
@@ -165,7 +168,7 @@ static bool store_intent(struct daemon *daemon, const struct view *view, struct 
     if (state_get_run(daemon->state, view->id, &row, &err) == 0) {
         if (row.state == RUN_QUEUED && state_begin(daemon->state, &err) == 0) {
             stored = state_put_attempt(daemon->state, attempt, &err) == 0 &&
-                core_change(daemon, view->id, RUN_SUBMITTED, reason, "daemon", &err) == 0;
+                     core_change(daemon, view->id, RUN_SUBMITTED, reason, "daemon", &err) == 0;
             if (stored && launch->oversubscribed)
                 core_event(daemon, view->id, "warning", "wants more cores than this machine has: runs alone, oversubscribed", "daemon",
                     clock_wall());
@@ -228,6 +231,21 @@ static int64_t cores_taken(struct daemon *daemon, const struct views *views)
     return taken;
 }
 
+// A queued run says what it waits for; said once, not in each round.
+static void say_why(struct daemon *daemon, const struct view *view, const char *reason)
+{
+    struct run_row row;
+    if (view->reason && strcmp(view->reason, reason) == 0)
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    if (state_get_run(daemon->state, view->id, &row, NULL) == 0) {
+        if (row.state == RUN_QUEUED)
+            core_change(daemon, view->id, RUN_QUEUED, reason, "daemon", NULL);
+        run_row_release(&row);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+}
+
 // False when the queue must not be looked at any further: this run waits for cores, and nobody overtakes it.
 static bool start_if_ready(struct daemon *daemon, const struct view *view, int64_t *taken)
 {
@@ -238,6 +256,8 @@ static bool start_if_ready(struct daemon *daemon, const struct view *view, int64
     pthread_mutex_unlock(&daemon->lock);
     if (ready == NEVER)
         fail_run(daemon, view, reason);
+    else if (ready == WAITS)
+        say_why(daemon, view, reason);
     if (ready != READY)
         return true;
     struct launch launch;
@@ -250,6 +270,10 @@ static bool start_if_ready(struct daemon *daemon, const struct view *view, int64
     if (fits) {
         *taken += launch.slots;
         start(daemon, view, &launch);
+    } else {
+        snprintf(reason, sizeof reason, "waits for %lld of this machine's %lld cores", (long long)launch.slots,
+            (long long)daemon->machine.cores);
+        say_why(daemon, view, reason);
     }
     launch_release(&launch);
     js_free(job);

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NEEDS_MAX = 256 };
+enum { NEEDS_MAX = 256, EVENTS_SHOWN = 1000 };
 
 static struct json *needs_json(struct daemon *daemon, const struct run_row *row)
 {
@@ -46,6 +46,17 @@ static struct json *attempts_json(struct daemon *daemon, const struct run_row *r
     return attempts ? attempts : js_array();
 }
 
+// A run that says much keeps its newest events in view; all of them are in the stream.
+static struct json *events_json(struct daemon *daemon, const struct run_row *row)
+{
+    struct json *all = state_events(daemon->state, row->id, NULL), *newest = js_array();
+    size_t count = js_count(all);
+    for (size_t i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++)
+        js_append(newest, js_keep(js_at(all, i)));
+    js_free(all);
+    return newest;
+}
+
 static struct json *or_object(const struct json *value)
 {
     return value ? js_keep(value) : js_object();
@@ -68,7 +79,7 @@ void daemon_show(struct daemon *daemon, const char *run, struct answer *answer)
         js_set(body, "plan", or_object(row.plan));
         js_set(body, "spec", spec_shown(&row));
         js_set(body, "last", series_last(daemon->series, row.run_id));
-        js_set(body, "events", or_array(state_events(daemon->state, row.id, NULL)));
+        js_set(body, "events", events_json(daemon, &row));
         js_set(body, "argv", argv ? js_keep(argv) : js_array());
         js_set(body, "metrics", series_names(daemon->series, row.run_id));
         js_set(body, "needs", needs_json(daemon, &row));

@@ -204,7 +204,8 @@ static int place(struct daemon *daemon, struct draft *draft, struct error *err)
         made = mkdir(directory, 0777);
     }
     if (made != 0 && errno == EEXIST)
-        return error_set(err, "%s is there already, and not a run of this daemon: move it away, or choose another output: or --name", directory);
+        return error_set(
+            err, "%s is there already, and not a run of this daemon: move it away, or choose another output: or --name", directory);
     if (made != 0)
         return error_errno(err, "%s", directory);
     draft->placed = string_copy(directory);
@@ -219,8 +220,8 @@ static int place(struct daemon *daemon, struct draft *draft, struct error *err)
 
 static int add_needs(struct daemon *daemon, struct drafts *drafts, struct draft *draft, struct error *err)
 {
-    int64_t needed[3] = {shared_stage(daemon, draft->key), draft->from_run,
-        draft->from_sibling != FROM_NONE ? drafts->at[draft->from_sibling].row.id : 0};
+    int64_t needed[3] = {
+        shared_stage(daemon, draft->key), draft->from_run, draft->from_sibling != FROM_NONE ? drafts->at[draft->from_sibling].row.id : 0};
     for (size_t i = 0; i < 3; i++)
         if (needed[i] && needed[i] != draft->row.id && state_add_need(daemon->state, draft->row.id, needed[i], err) != 0)
             return -1;
@@ -229,8 +230,8 @@ static int add_needs(struct daemon *daemon, struct drafts *drafts, struct draft 
 
 static int add_rows(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
 {
-    int64_t experiment = state_add_experiment(daemon->state, drafts->at[drafts->count - 1].row.project, js_string_of(js_get(body, "path"), NULL),
-        js_string_of(js_get(body, "text"), NULL), err);
+    int64_t experiment = state_add_experiment(daemon->state, drafts->at[drafts->count - 1].row.project,
+        js_string_of(js_get(body, "path"), NULL), js_string_of(js_get(body, "text"), NULL), err);
     if (experiment < 0)
         return -1;
     for (size_t i = 0; i < drafts->count; i++) {

@@ -30,8 +30,12 @@ static int load_attempt(struct daemon *daemon, const struct view *view, struct a
     pthread_mutex_lock(&daemon->lock);
     int found = state_get_attempt(daemon->state, view->id, number, attempt, &err);
     if (found == 1) {
-        *attempt = (struct attempt_row){.run = view->id, .number = number, .job = string_copy("0"), .state = string_copy("running"),
-            .started = clock_wall(), .code = -1};
+        *attempt = (struct attempt_row){.run = view->id,
+            .number = number,
+            .job = string_copy("0"),
+            .state = string_copy("running"),
+            .started = clock_wall(),
+            .code = -1};
         found = state_put_attempt(daemon->state, attempt, &err);
     }
     pthread_mutex_unlock(&daemon->lock);

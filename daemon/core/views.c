@@ -20,6 +20,7 @@ static void add_view(void *context, const struct run_row *row)
         .cancel_requested = row->cancel_requested,
         .directory = string_copy(row->directory),
         .dataset_key = string_copy(row->dataset_key),
+        .reason = string_copy(row->reason),
         .time_limit = js_real_of(js_get(resources, "time_limit"), 0),
     };
     memcpy(view->project, row->project, sizeof view->project);
@@ -54,6 +55,7 @@ void views_release(struct views *views)
     for (size_t i = 0; i < views->count; i++) {
         free(views->at[i].directory);
         free(views->at[i].dataset_key);
+        free(views->at[i].reason);
     }
     free(views->at);
     *views = (struct views){0};

@@ -40,8 +40,8 @@ static void note_times(struct watch *watch, int64_t attempt, const struct witnes
         watch->exit_seen_since = now;
 }
 
-static void look(struct daemon *daemon, const struct view *view, struct watch *watch, const struct attempt_row *attempt, const struct job *job,
-    struct witnesses *w, struct exit_record *end)
+static void look(struct daemon *daemon, const struct view *view, struct watch *watch, const struct attempt_row *attempt,
+    const struct job *job, struct witnesses *w, struct exit_record *end)
 {
     char *exit_path = run_attempt_file(view->directory, attempt->number, EXIT_FILE);
     char *beat_path = run_attempt_file(view->directory, attempt->number, HEARTBEAT_FILE);
@@ -99,7 +99,8 @@ static void stop_if_wanted(struct daemon *daemon, const struct view *view, struc
     watch->stop_asked = now;
     struct error err = {0};
     char text[200];
-    snprintf(text, sizeof text, "%s: asked to save and stop, killed after %.0f s", w->cancel_requested ? "cancel" : "time limit reached", grace);
+    snprintf(
+        text, sizeof text, "%s: asked to save and stop, killed after %.0f s", w->cancel_requested ? "cancel" : "time limit reached", grace);
     if (executor_local()->stop(&daemon->local, job, &err) != 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
     pthread_mutex_lock(&daemon->lock);
@@ -107,7 +108,8 @@ static void stop_if_wanted(struct daemon *daemon, const struct view *view, struc
     pthread_mutex_unlock(&daemon->lock);
 }
 
-static void close_attempt(struct attempt_row *attempt, const struct judgement *judgement, const struct witnesses *w, const struct exit_record *end)
+static void close_attempt(
+    struct attempt_row *attempt, const struct judgement *judgement, const struct witnesses *w, const struct exit_record *end)
 {
     free(attempt->state);
     attempt->state = string_copy(judgement->requeue ? "requeued" : run_state_name(judgement->to));

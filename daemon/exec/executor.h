@@ -8,24 +8,24 @@
 
 enum job_phase { JOB_UNKNOWN, JOB_PENDING, JOB_RUNNING, JOB_GONE };
 
-struct job {                    // what submit needs and what poll tells
+struct job { // what submit needs and what poll tells
     char tag[33];
-    const char *directory;      // run directory
-    const char *const *argv;    // NULL-terminated: the worker's command, under its launcher where it has several ranks
+    const char *directory;          // run directory
+    const char *const *argv;        // NULL-terminated: the worker's command, under its launcher where it has several ranks
     const char *const *environment; // NULL-terminated NAME=VALUE, on top of the daemon's own, cleaned
-    char id[64];                // executor's job id; empty: not known
-    double started;             // start time that belongs to id
+    char id[64];                    // executor's job id; empty: not known
+    double started;                 // start time that belongs to id
     enum job_phase phase;
-    char reason[256];           // in words
+    char reason[256]; // in words
 };
 
 struct executor {
     const char *name;
-    int (*submit)(void *context, struct job *job, struct error *err);      // fills id and started
+    int (*submit)(void *context, struct job *job, struct error *err);              // fills id and started
     int (*poll)(void *context, struct job *jobs, size_t count, struct error *err); // all runs at once: fills phase and reason
-    int (*stop)(void *context, struct job *job, struct error *err);        // ask: stop file + SIGUSR1; the job saves and exits 75
-    int (*kill)(void *context, struct job *job, struct error *err);        // every process of the tag, now
-    int (*find)(void *context, struct job *job, struct error *err);        // by tag: fills id, started, phase; JOB_UNKNOWN if there is none
+    int (*stop)(void *context, struct job *job, struct error *err);                // ask: stop file + SIGUSR1; the job saves and exits 75
+    int (*kill)(void *context, struct job *job, struct error *err);                // every process of the tag, now
+    int (*find)(void *context, struct job *job, struct error *err); // by tag: fills id, started, phase; JOB_UNKNOWN if there is none
 };
 
 // Its context is a struct local_context.

@@ -86,7 +86,7 @@ static bool add_mpirun(struct launch *launch, const struct machine *machine)
         add_word(launch, "--map-by");
         add_word(launch, number);
         add_word(launch, "--bind-to");
-        add_word(launch, "core");
+        add_word(launch, "core:overload-allowed"); // two hardware threads of one core are two CPUs for us, one core for mpirun
     } else {
         add_word(launch, "--bind-to");
         add_word(launch, "none");

@@ -17,8 +17,8 @@ void machine_look(struct machine *machine);
 enum { LAUNCH_WORDS_MAX = 4096 };
 
 struct launch {
-    char **argv;            // NULL-terminated
-    char **environment;     // NULL-terminated NAME=VALUE, on top of the daemon's cleaned environment
+    char **argv;        // NULL-terminated
+    char **environment; // NULL-terminated NAME=VALUE, on top of the daemon's cleaned environment
     size_t argv_count, environment_count;
     int64_t ranks, threads; // threads a rank
     int64_t slots;          // cores it takes from the queue: at most the machine's

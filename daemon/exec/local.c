@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KILL_ROUNDS = 40, KILL_PAUSE_MS = 5, TAGGED_MAX = 4096 };
+enum { KILL_ROUNDS = 100, KILL_PAUSE_MS = 5, TAGGED_MAX = 4096 };
 
 extern char **environ;
 

@@ -44,7 +44,8 @@ double process_started(pid_t pid, pid_t *parent)
     int parent_pid = 0;
     unsigned long long ticks = 0;
     int got = fields ? sscanf(fields + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
-        &parent_pid, &ticks) : 0;
+                           &parent_pid, &ticks)
+                     : 0;
     free(stat);
     if (parent)
         *parent = parent_pid;

@@ -80,6 +80,15 @@ static void wait_for_phase(struct room *room, enum job_phase wanted)
     assert_int_equal(phase(room), wanted);
 }
 
+// As the daemon does: what a busy machine has not ended yet is tried again.
+static void kill_all(struct room *room)
+{
+    int left = -1;
+    for (int i = 0; i < 20 && left != 0; i++)
+        left = executor_local()->kill(&room->local, &room->job, NULL);
+    assert_int_equal(left, 0);
+}
+
 static char *attempt_text(struct room *room, const char *name)
 {
     char *path = string_format("%s/attempt-1/%s", room->directory, name);
@@ -133,7 +142,7 @@ static void test_found_without_its_leader(void **state)
     assert_int_equal(executor_local()->find(&room->local, &found, NULL), 0);
     assert_int_equal(found.phase, JOB_RUNNING);
     assert_string_not_equal(found.id, room->job.id);
-    assert_int_equal(executor_local()->kill(&room->local, &room->job, NULL), 0);
+    kill_all(room);
     assert_int_equal(phase(room), JOB_GONE);
     assert_int_equal(executor_local()->find(&room->local, &found, NULL), 0);
     assert_int_equal(found.phase, JOB_UNKNOWN);
@@ -143,9 +152,12 @@ static void test_found_without_its_leader(void **state)
 static void test_kill_leaves_nobody(void **state)
 {
     struct room *room = *state;
-    submit(room, (const char *const[]){"sh", "-c", "trap '' TERM INT USR1; echo up; for i in 1 2 3 4 5 6 7 8; do (trap '' TERM; setsid sleep 300 & sleep 300) & done; wait", NULL}, NULL);
+    submit(room,
+        (const char *const[]){"sh", "-c",
+            "trap '' TERM INT USR1; echo up; for i in 1 2 3 4 5 6 7 8; do (trap '' TERM; setsid sleep 300 & sleep 300) & done; wait", NULL},
+        NULL);
     free(attempt_text(room, "stdout.log"));
-    assert_int_equal(executor_local()->kill(&room->local, &room->job, NULL), 0);
+    kill_all(room);
     assert_int_equal(phase(room), JOB_GONE);
 }
 

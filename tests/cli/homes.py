@@ -21,7 +21,7 @@ FOREIGN = "c" * 32
 
 
 def foreign_writer(folder, project, stop, written, longest):
-    """As Trackio's client writes: flock tried every 0.1 s for 10 s, one transaction a batch, then let go. Starts when there is a database."""
+    """As Trackio's client writes: flock tried every 0.1 s for 10 s, one transaction a batch, then let go."""
     database = folder / f"{project}.db"
     while not database.exists() and not stop.is_set():
         time.sleep(0.02)

@@ -14,7 +14,8 @@ SCRIPT = SOURCE / "daemon" / "exec" / "job.sh"
 
 
 def start(run, *argv, **options):
-    return subprocess.Popen(["/bin/sh", SCRIPT, run, "--", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    return subprocess.Popen(["/bin/sh", SCRIPT, run, "--", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **options)
 
 
 def record(run, attempt=1):
@@ -46,7 +47,8 @@ def test_gap(run):
 
 
 def test_outcomes(run):
-    cases = [(["false"], 1, None), (["sh", "-c", "exit 75"], 75, None), (["sh", "-c", "kill -9 $$"], 137, 9), (["/no/such/program"], 127, None)]
+    cases = [(["false"], 1, None), (["sh", "-c", "exit 75"], 75, None), (["sh", "-c", "kill -9 $$"], 137, 9),
+             (["/no/such/program"], 127, None)]
     for n, (argv, code, number) in enumerate(cases, 1):
         check(f"{argv} exit", start(run, *argv).wait(), code)
         got = record(run, n)

@@ -65,7 +65,8 @@ def at_moment(moment, directory, run_id):
 def strike(home, victim, run_id):
     """Returns what was killed: the pids."""
     roles = by_role(run_id)
-    pids = {"daemon": [], "job.sh": roles["job.sh"], "mpirun": roles["mpirun"], "rank": roles["rank"][-1:], "all": list(tagged(run_id))}[victim]
+    pids = {"daemon": [], "job.sh": roles["job.sh"], "mpirun": roles["mpirun"], "rank": roles["rank"][-1:],
+            "all": list(tagged(run_id))}[victim]
     if victim in ("daemon", "all"):
         home.stop(signal.SIGKILL)
     send(pids, signal.SIGKILL)
@@ -149,7 +150,8 @@ def scenario(victim, moment, turn):
             again = "ok"
         total, aside = check_records(home, final)
         assert total - aside == STEPS, f"{total} lines, {aside} set aside, expected {STEPS} steps"
-        return [victim, moment, shown["state"] + ("" if struck else " (was over)"), f"{seconds:.1f}", str(lines), "reused" if decoy else "-", again, str(aside)]
+        state = shown["state"] + ("" if struck else " (was over)")
+        return [victim, moment, state, f"{seconds:.1f}", str(lines), "reused" if decoy else "-", again, str(aside)]
 
 
 def show(rows):

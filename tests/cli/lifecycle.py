@@ -13,8 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from processes import by_role, check_records, lines_of, send, tagged, trackio_rows  # noqa: E402
 from support import TINY, Home  # noqa: E402
 
-LONG = ["--set", "training.iterations=100000", "--set", "training.learning_rate.total_iterations=100000", "--set", "checkpoint.interval=200",
-        "--set", "checkpoint.keep=2", "--set", "training.validation.interval=0"]
+LONG = ["--set", "training.iterations=100000", "--set", "training.learning_rate.total_iterations=100000",
+        "--set", "checkpoint.interval=200", "--set", "checkpoint.keep=2", "--set", "training.validation.interval=0"]
 ENDED = ["succeeded", "failed", "cancelled", "timed_out", "lost"]
 
 
@@ -71,36 +71,39 @@ def test_refused_whole(home):
     refused(home, says=str(foreign))
     assert (foreign / "mine").read_text() == "keep"
     (foreign / "mine").unlink()
-    foreign.rmdir()
+    # What a daemon of this home left that was killed between placing a run and storing it: taken over.
+    (foreign / "run.json").write_text(json.dumps({"home": str(home.home), "run_id": "0" * 32}))
+    submit(home)
+    assert home.wait_for("dense-1", ENDED)["state"] == "succeeded"
 
 
 def test_queue_and_cancel(home):
     submit(home, *LONG, "--set", "resources.threads_per_rank=2")
-    home.wait_for("dense-1", ["running"])
+    home.wait_for("dense-2", ["running"])
     submit(home, *LONG, run="moe")
     time.sleep(0.6)
     assert home.json("show", "moe-1")["state"] == "queued"
     home.cli("cancel", "moe-1")
     assert home.json("show", "moe-1")["state"] == "cancelled"
     assert not pathlib.Path(home.json("show", "moe-1")["directory"], "attempt-1").exists()
-    wait_step(home, "dense-1", 20)
-    home.cli("cancel", "dense-1")
-    shown = home.wait_for("dense-1", ENDED, 20)
+    wait_step(home, "dense-2", 20)
+    home.cli("cancel", "dense-2")
+    shown = home.wait_for("dense-2", ENDED, 20)
     assert shown["state"] == "cancelled" and "after saving" in shown["reason"], shown["reason"]
     assert shown["attempts"][0]["code"] == 75 and not tagged(shown["run_id"])
     assert [e["witness"] for e in shown["events"] if e["kind"] == "cancel"] == ["user"]
-    assert home.run("cancel", "dense-1").returncode != 0
+    assert home.run("cancel", "dense-2").returncode != 0
     check_records(home, shown)
 
 
 def test_retry_goes_on(home):
     """The cancelled run of the test before goes on from its last step, as a second attempt."""
-    saved = max(steps(home, "dense-1"))
-    home.cli("retry", "dense-1")
-    wait_step(home, "dense-1", saved + 5)
-    home.cli("cancel", "dense-1")
-    shown = home.wait_for("dense-1", ENDED, 20)
-    got = steps(home, "dense-1")
+    saved = max(steps(home, "dense-2"))
+    home.cli("retry", "dense-2")
+    wait_step(home, "dense-2", saved + 5)
+    home.cli("cancel", "dense-2")
+    shown = home.wait_for("dense-2", ENDED, 20)
+    got = steps(home, "dense-2")
     assert got == list(range(1, max(got) + 1)), "steps are missing or doubled"
     assert [a["number"] for a in shown["attempts"]] == [1, 2]
     starts = [line for _, line in lines_of(shown["directory"]) if line["kind"] == "start"]
@@ -110,12 +113,12 @@ def test_retry_goes_on(home):
 
 def test_deaf_job_is_killed(home):
     submit(home, *LONG)
-    shown = home.wait_for("dense-2", ["running"])
-    wait_step(home, "dense-2", 3)
+    shown = home.wait_for("dense-3", ["running"])
+    wait_step(home, "dense-3", 3)
     send(by_role(shown["run_id"])["rank"], signal.SIGSTOP)
     start = time.monotonic()
-    home.cli("cancel", "dense-2")
-    shown = home.wait_for("dense-2", ENDED, 30)
+    home.cli("cancel", "dense-3")
+    shown = home.wait_for("dense-3", ENDED, 30)
     assert shown["state"] == "cancelled" and 9 < time.monotonic() - start < 25, (shown["state"], time.monotonic() - start)
     assert not tagged(shown["run_id"])
     check_records(home, shown)
@@ -123,7 +126,7 @@ def test_deaf_job_is_killed(home):
 
 def test_time_limit(home):
     submit(home, *LONG, "--set", "resources.time_limit=2s")
-    shown = home.wait_for("dense-3", ENDED, 30)
+    shown = home.wait_for("dense-4", ENDED, 30)
     assert shown["state"] == "timed_out" and "time limit" in shown["reason"], (shown["state"], shown["reason"])
     assert shown["attempts"][0]["code"] == 75
     check_records(home, shown)
@@ -131,14 +134,14 @@ def test_time_limit(home):
 
 def test_oversubscribed_runs_alone(home):
     submit(home, *LONG)
-    home.wait_for("dense-4", ["running"])
+    home.wait_for("dense-5", ["running"])
     cores = len(os.sched_getaffinity(0))
     submit(home, "--set", f"resources.ranks_per_node={2 * cores}", "--set", "training.micro_batch_size=1",
            "--set", f"training.global_batch_size={4 * cores}")
     time.sleep(0.6)
-    assert home.json("show", "dense-5")["state"] == "queued"
-    home.cli("cancel", "dense-4")
-    shown = home.wait_for("dense-5", ENDED)
+    assert home.json("show", "dense-6")["state"] == "queued"
+    home.cli("cancel", "dense-5")
+    shown = home.wait_for("dense-6", ENDED)
     assert shown["state"] == "succeeded", shown["reason"]
     assert any(e["kind"] == "warning" and "oversubscribed" in e["reason"] for e in shown["events"])
     assert "--oversubscribe" in shown["argv"] and shown["argv"][shown["argv"].index("--bind-to") + 1] == "none"
@@ -148,8 +151,8 @@ def test_oversubscribed_runs_alone(home):
 def test_daemon_comes_and_goes(home):
     """TERM leaves the job running; the next daemon finds it, and nothing that it wrote meanwhile is lost."""
     submit(home, *LONG)
-    wait_step(home, "dense-6", 5)
-    run_id = home.json("show", "dense-6")["run_id"]
+    wait_step(home, "dense-7", 5)
+    run_id = home.json("show", "dense-7")["run_id"]
     start = time.monotonic()
     home.stop()
     assert time.monotonic() - start < 5, "TERM took too long"
@@ -157,31 +160,31 @@ def test_daemon_comes_and_goes(home):
     time.sleep(1)
     assert set(tagged(run_id)) == set(before) and before, "the job did not outlive its daemon"
     home.serve()
-    shown = home.json("show", "dense-6")
+    shown = home.json("show", "dense-7")
     assert shown["state"] == "running" and set(tagged(run_id)) == set(before)
-    wait_step(home, "dense-6", shown["step"] + 5)
-    home.cli("cancel", "dense-6")
-    shown = home.wait_for("dense-6", ENDED, 20)
+    wait_step(home, "dense-7", shown["step"] + 5)
+    home.cli("cancel", "dense-7")
+    shown = home.wait_for("dense-7", ENDED, 20)
     assert shown["attempt"] == 1
     check_records(home, shown)
 
 
 def test_malformed_lines(home):
     submit(home, *LONG)
-    wait_step(home, "dense-7", 3)
-    shown = home.json("show", "dense-7")
+    wait_step(home, "dense-8", 3)
+    shown = home.json("show", "dense-8")
     stranger = {"kind": "metric", "v": 1, "project": "other", "run": "x", "run_id": "f" * 32, "metrics": {"loss": 1}, "step": 1,
                 "timestamp": "2026-01-01T00:00:00.000000+00:00", "config": None, "log_id": "e" * 32}
     with open(pathlib.Path(shown["directory"], "attempt-1", "records.jsonl"), "ab") as records:
         for raw in (b"not json\n", b'{"kind": "metric", "v":1}\n', b"[1,2]\n", b"\xff\xfe\n", json.dumps(stranger).encode() + b"\n"):
             records.write(raw)
             records.flush()
-    wait_step(home, "dense-7", home.json("show", "dense-7")["step"] + 5)
-    home.cli("cancel", "dense-7")
-    shown = home.wait_for("dense-7", ENDED, 20)
+    wait_step(home, "dense-8", home.json("show", "dense-8")["step"] + 5)
+    home.cli("cancel", "dense-8")
+    shown = home.wait_for("dense-8", ENDED, 20)
     assert len(shown["kept_aside"]) == 5, shown["kept_aside"]
     assert len([e for e in shown["events"] if e["kind"] == "malformed"]) == 1
-    got = steps(home, "dense-7")
+    got = steps(home, "dense-8")
     assert got == list(range(1, max(got) + 1))
     assert not pathlib.Path(home.trackio, "other.db").exists()
 
@@ -189,12 +192,12 @@ def test_malformed_lines(home):
 def test_needs(home):
     text = TINY.replace("  moe:\n    model: {moe:", "  moe:\n    model: {from: {run: dense}, moe:")
     home.cli("submit", home.spec(text), *LONG)
-    home.wait_for("dense-8", ["running"])
+    home.wait_for("dense-9", ["running"])
     shown = home.json("show", "moe-2")
-    assert shown["state"] == "queued" and shown["needs"] == [{"run": "tiny/dense-8", "state": "running"}], shown["needs"]
-    home.cli("cancel", "dense-8")
+    assert shown["state"] == "queued" and shown["needs"] == [{"run": "tiny/dense-9", "state": "running"}], shown["needs"]
+    home.cli("cancel", "dense-9")
     shown = home.wait_for("moe-2", ENDED, 20)
-    assert shown["state"] == "failed" and "dense-8" in shown["reason"] and "cancelled" in shown["reason"], shown["reason"]
+    assert shown["state"] == "failed" and "dense-9" in shown["reason"] and "cancelled" in shown["reason"], shown["reason"]
     assert not pathlib.Path(shown["directory"], "attempt-1").exists()
 
 
@@ -204,22 +207,22 @@ def test_bad_data(home):
         (home.work / f"bad{end}").write_bytes(dataset.with_suffix(end).read_bytes())
     (home.work / "bad.bin").write_bytes(dataset.read_bytes()[:100])
     submit(home, "--set", f"data.prefix={home.work}/bad", text=TINY.replace("text: corpus.txt, ", ""))
-    shown = home.wait_for("dense-9", ENDED, 20)
+    shown = home.wait_for("dense-10", ENDED, 20)
     assert shown["state"] == "failed" and shown["attempts"][0]["code"] == 2 and "bad.bin" in shown["reason"], shown["reason"]
 
 
 def test_logs_stay_inside(home):
-    shown = home.json("show", "dense-1")
-    assert "step" in home.cli("logs", "dense-1", "--stderr").stdout
+    shown = home.json("show", "dense-2")
+    assert "step" in home.cli("logs", "dense-2", "--stderr").stdout
     log = pathlib.Path(shown["directory"], "attempt-2", "stderr.log")
     log.rename(log.with_suffix(".kept"))
     (home.work / "secret").write_text("a secret of somebody else\n")
     log.symlink_to(home.work / "secret")
-    done = home.run("logs", "dense-1", "--stderr")
+    done = home.run("logs", "dense-2", "--stderr")
     assert done.returncode != 0 and "secret of" not in done.stdout, done.stdout
     log.unlink()
     os.mkfifo(log)
-    done = home.run("logs", "dense-1", "--stderr", timeout=20)
+    done = home.run("logs", "dense-2", "--stderr", timeout=20)
     assert done.returncode != 0
 
 
@@ -227,14 +230,14 @@ def test_variables(home):
     """They reach the job as they are, and are masked where they are shown."""
     text = TINY.replace("runs:", "environment: {variables: {MY_TOKEN: 'hush $$(touch evil)', PLAIN: 'a b;c'}}\nruns:")
     submit(home, *LONG, text=text)
-    shown = home.wait_for("dense-10", ["running"])
+    shown = home.wait_for("dense-11", ["running"])
     rank = by_role(shown["run_id"])["rank"][0]
     environment = pathlib.Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
     assert b"MY_TOKEN=hush $(touch evil)" in environment and b"PLAIN=a b;c" in environment
     assert f"SWITCHYARD_TAG={shown['run_id']}".encode() in environment and b"SWITCHYARD_ATTEMPT=1" in environment
     assert "hush" not in json.dumps(shown) and "a b;c" in json.dumps(shown)
-    home.cli("cancel", "dense-10")
-    home.wait_for("dense-10", ENDED, 20)
+    home.cli("cancel", "dense-11")
+    home.wait_for("dense-11", ENDED, 20)
     assert b"hush" not in pathlib.Path(home.trackio, "tiny.db").read_bytes()
     assert not list(home.root.rglob("evil"))
 

@@ -12,13 +12,17 @@
 
 #include <cmocka.h>
 
-struct outcome { int64_t code; int signal; };
+struct outcome {
+    int64_t code;
+    int signal;
+};
 static const struct outcome outcomes[] = {{0, 0}, {1, 0}, {2, 0}, {75, 0}, {137, 9}, {139, 11}, {143, 15}};
 enum { OUTCOMES = sizeof outcomes / sizeof outcomes[0] };
 
 static bool everybody_silent(const struct witnesses *w)
 {
-    return !w->exit_present && w->phase != JOB_RUNNING && w->phase != JOB_PENDING && w->heartbeat_age >= SILENCE_LOST && w->unseen_for >= SILENCE_LOST;
+    return !w->exit_present && w->phase != JOB_RUNNING && w->phase != JOB_PENDING && w->heartbeat_age >= SILENCE_LOST &&
+           w->unseen_for >= SILENCE_LOST;
 }
 
 static bool stopped_by_us(const struct witnesses *w)
@@ -117,6 +121,8 @@ struct row {
     const char *reason; // part of it
 };
 
+// One line a case.
+// clang-format off
 static const struct row table[] = {
     {"a job that was handed over begins", {.state = RUN_SUBMITTED, .phase = JOB_RUNNING, .started = true, .heartbeat_age = INFINITY}, RUN_RUNNING, 0, 0, "running"},
     {"a job waits in a queue", {.state = RUN_SUBMITTED, .phase = JOB_PENDING, .phase_reason = "Priority", .heartbeat_age = INFINITY}, RUN_PENDING, 0, 0, "Priority"},
@@ -140,6 +146,7 @@ static const struct row table[] = {
     {"the scheduler is deaf, the heart beats", {.state = RUN_RUNNING, .phase = JOB_UNKNOWN, .unseen_for = 500, .started = true, .records_complete = true, .heartbeat_age = 5}, RUN_RUNNING, 0, 0, ""},
     {"ended stays ended", {.state = RUN_LOST, .phase = JOB_RUNNING, .started = true, .heartbeat_age = 1}, RUN_LOST, 0, 0, ""},
 };
+// clang-format on
 
 static void test_table(void **state)
 {
@@ -148,8 +155,8 @@ static void test_table(void **state)
         struct judgement j;
         judge(&j, &table[i].w);
         if (j.to != table[i].to || j.kill != table[i].kill || j.requeue != table[i].requeue || !strstr(j.reason, table[i].reason))
-            fail_msg("%s: %s (kill %d, requeue %d, \"%s\"), expected %s (%d, %d, \"…%s…\")", table[i].what, run_state_name(j.to), j.kill, j.requeue,
-                j.reason, run_state_name(table[i].to), table[i].kill, table[i].requeue, table[i].reason);
+            fail_msg("%s: %s (kill %d, requeue %d, \"%s\"), expected %s (%d, %d, \"…%s…\")", table[i].what, run_state_name(j.to), j.kill,
+                j.requeue, j.reason, run_state_name(table[i].to), table[i].kill, table[i].requeue, table[i].reason);
     }
 }
 

@@ -59,11 +59,13 @@ static void test_argv(void **state)
     (void)state;
     expect(&two_cores, 1, 1, "/bin/w train /r u n/$(x)", 1, false);
     expect(&two_cores, 1, 0, "/bin/w train /r u n/$(x)", 2, false);
-    expect(&two_cores, 2, 1, "mpirun -n 2 --map-by slot:PE=1 --bind-to core --oversubscribe /bin/w train /r u n/$(x)", 2, false);
+    expect(&two_cores, 2, 1, "mpirun -n 2 --map-by slot:PE=1 --bind-to core:overload-allowed --oversubscribe /bin/w train /r u n/$(x)", 2,
+        false);
     expect(&two_cores, 4, 1, "mpirun -n 4 --bind-to none --oversubscribe /bin/w train /r u n/$(x)", 2, true);
     expect(&two_cores, 2, 2, "mpirun -n 2 --bind-to none --oversubscribe /bin/w train /r u n/$(x)", 2, true);
     expect(&eight_cores, 2, 2, "mpirun -n 2 --bind-to none --oversubscribe /bin/w train /r u n/$(x)", 4, false);
-    expect(&eight_cores, 2, 0, "mpirun -n 2 --map-by slot:PE=4 --bind-to core --oversubscribe /bin/w train /r u n/$(x)", 8, false);
+    expect(&eight_cores, 2, 0, "mpirun -n 2 --map-by slot:PE=4 --bind-to core:overload-allowed --oversubscribe /bin/w train /r u n/$(x)", 8,
+        false);
 }
 
 static void test_environment(void **state)
@@ -140,7 +142,7 @@ static void test_tokenize_and_json(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_argv), cmocka_unit_test(test_environment), cmocka_unit_test(test_user_variables),
-        cmocka_unit_test(test_tokenize_and_json)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_argv), cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_user_variables), cmocka_unit_test(test_tokenize_and_json)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
