@@ -2,7 +2,6 @@
 // markup and inline styles, which our content policy forbids: it is taken out, and the values under the cursor are shown by us.
 import { colour, h, replace, setText } from "./dom.js";
 import { compact, duration, metricLabel, number } from "./format.js";
-import { nameOf } from "./api.js";
 import { curvesOf } from "./store.js";
 
 Dygraph.PLUGINS = Dygraph.PLUGINS.filter(plugin => plugin !== Dygraph.Plugins.Legend);
@@ -90,7 +89,7 @@ class Chart {
       const label = `${faint ? "raw" : "run"} ${line.index}`;
       series.push({ x: line.x, cells: values.map((value, i) => faint || !line.min ? cell(value, value, value) : cell(value, line.min[i], line.max[i])) });
       labels.push(label);
-      colours.push(curveColour(line.index) + (faint ? "55" : ""));
+      colours.push(this.board.colour(line.index) + (faint ? "55" : ""));
       options[label] = faint ? { strokeWidth: 1, highlightCircleSize: 0 } : { strokeWidth: 1.8, drawPoints: values.length < 40, pointSize: 2 };
     };
     for (const line of this.lines) if (line.soft) add(line, line.raw, true);
@@ -150,7 +149,7 @@ class Chart {
     this.lines.forEach((line, i) => {
       const chip = this.values.children[i] || this.values.appendChild(h("span", { class: "chip-value" }, h("i"), h("b"), h("span")));
       const at = x === null ? line.x.length - 1 : lastAt(line.x, x);
-      chip.firstChild.style.background = curveColour(line.index);
+      chip.firstChild.style.background = this.board.colour(line.index);
       setText(chip.children[1], at < 0 ? "–" : number(line.shown[at]));
       setText(chip.lastChild, this.board.shortName(line.run));
     });
@@ -163,9 +162,10 @@ class Chart {
 }
 
 export class Board {
-  constructor(container, { runs, axis = "step", smoothing = 0, log = false }) {
+  constructor(container, { runs, axis = "step", smoothing = 0, log = false, firstColour = 0 }) {
     this.container = container;
     this.runs = runs;            // "project/name", in the order of their colours
+    this.firstColour = firstColour;
     this.hidden = new Set();
     this.settings = { axis, smoothing, log };
     this.charts = new Map();
@@ -190,6 +190,10 @@ export class Board {
       this.watcher.observe(chart.element);
     }
     return this.charts.get(metric);
+  }
+
+  colour(index) {
+    return curveColour(index + this.firstColour);
   }
 
   shortName(run) {
@@ -242,5 +246,3 @@ export function sections(runs) {
   return [...found.entries()].sort(([a], [b]) => (a !== "training") - (b !== "training") || a.localeCompare(b))
     .map(([section, metrics]) => [section, [...metrics].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b))]);
 }
-
-export const namesOf = runs => runs.map(nameOf);

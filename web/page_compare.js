@@ -27,7 +27,7 @@ function runCard(name, letter, index) {
   return h("article", { class: "card side" },
     h("header", {}, swatch, h("span", { class: "quiet" }, letter), h("a", { href: `#/run/${name}` }, run.name || name), h("span", { class: "tag" }, run.name ? kindOf(run) : "")),
     h("div", { class: "side-row" }, run.state ? stateBadge(run.state) : null, h("span", { class: "quiet" }, `${number(run.step)} / ${number(run.iterations)} steps`)), bar,
-    h("p", { class: "quiet" }, "commit ", h("code", {}, commit(run))));
+    run.commit ? h("p", { class: "quiet" }, "commit ", h("code", {}, commit(run))) : null);
 }
 
 function valuesTable(answer, a, b) {
@@ -39,12 +39,25 @@ function valuesTable(answer, a, b) {
     { label: "Relative", number: true }], rows);
 }
 
-const configurationTable = (answer, a, b) => answer.configuration.length
-  ? table([{ label: "Key" }, { label: a }, { label: b }], answer.configuration.map(row => [h("code", {}, row.key), setting(row.a), setting(row.b)]))
-  : h("p", { class: "quiet" }, "The two configurations are the same.");
+// Tokens a second in the middle of all steps: the last step's alone says little.
+function medianRate(name) {
+  const curve = curvesOf(name).metrics.get("tokens_per_second");
+  const values = curve ? curve.value.filter(Number.isFinite).sort((x, y) => x - y) : [];
+  return values.length ? values[values.length >> 1] : null;
+}
 
-const setting = value => value === null || value === undefined ? "–" : typeof value === "object" ? h("code", {}, JSON.stringify(value))
-  : typeof value === "number" ? String(value) : String(value);
+// Keys of a section that only one run has, and that are off in it, differ in letter only: they are folded away.
+const atRest = row => (row.a === null || row.b === null) && (!(row.a ?? row.b));
+
+function configurationTable(answer, a, b) {
+  const rows = list => table([{ label: "Key" }, { label: a }, { label: b }], list.map(row => [h("code", {}, row.key), setting(row.a), setting(row.b)]));
+  const off = answer.configuration.filter(atRest), telling = answer.configuration.filter(row => !atRest(row));
+  if (!answer.configuration.length) return h("p", { class: "quiet" }, "The two configurations are the same.");
+  return [telling.length ? rows(telling) : null, off.length ? h("details", {}, h("summary", {}, `${off.length} more that only one run has, and that are off in it`), rows(off)) : null];
+}
+
+const setting = value => value === null || value === undefined ? "–" : Array.isArray(value) ? value.map(setting).join("; ")
+  : typeof value === "object" ? Object.entries(value).map(([key, inner]) => `${key}: ${setting(inner)}`).join(", ") : String(value);
 
 function predictedTable(answer, a, b) {
   if (!answer.predicted.length) return h("p", { class: "quiet" }, "No plan is stored with these runs.");
@@ -96,7 +109,7 @@ export function open(root, query) {
     const asked = shows.map(show => show.spec && show.spec.question).find(Boolean);
     question.hidden = !asked;
     question.textContent = asked || "";
-    replace(words, section("In words", h("ul", { class: "facts" }, facts(answer, shows, [a, b]).map(([mark, text]) => h("li", { class: `fact-${mark}` }, text)))));
+    replace(words, section("In words", h("ul", { class: "facts" }, facts(answer, shows, [a, b], pair.map(medianRate)).map(([mark, text]) => h("li", { class: `fact-${mark}` }, text)))));
     replace(tables, section(`Values at step ${number(answer.step)}`, valuesTable(answer, a, b)),
       section("Predicted against measured", predictedTable(answer, a, b)), section("Configuration: differences only", configurationTable(answer, a, b)));
   }

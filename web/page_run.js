@@ -3,6 +3,7 @@ import { h, replace, setText } from "./dom.js";
 import { bytes, clock, compact, duration, kindOf, metricLabel, moment, number, stateLabel } from "./format.js";
 import { get, hasEnded, post, runPath } from "./api.js";
 import { Board } from "./curves.js";
+import { quantity } from "./facts.js";
 import { LogTail } from "./log.js";
 import { flatten, progressBar, section, setProgress, setState, stateBadge, table } from "./parts.js";
 import { curvesOf, findRun, refresh, store } from "./store.js";
@@ -21,8 +22,8 @@ function planTable(show) {
     ["parameters", compact(plan.parameters.total, 4), ""],
     ["active parameters", compact(plan.parameters.active, 4), ""],
     ["FLOPs per token", compact(plan.flops_per_token, 4), ""],
-    ["tokens per step", compact(plan.tokens_per_step, 4), last.tokens && show.step ? compact(last.tokens / show.step, 4) : ""],
-    ["tokens", compact(plan.tokens_total, 4), last.tokens ? compact(last.tokens, 4) : ""],
+    ["tokens per step", quantity(plan.tokens_per_step), last.tokens && show.step ? quantity(last.tokens / show.step) : ""],
+    ["tokens", quantity(plan.tokens_total), last.tokens ? quantity(last.tokens) : ""],
     ["all-to-all a step", bytes(plan.alltoall_bytes_per_step), ""],
     ["memory of a rank", total ? bytes(total[1]) : memory.length ? bytes(memory.reduce((sum, [, value]) => sum + value, 0)) : "–",
       typeof last.memory_mb === "number" ? bytes(last.memory_mb * 1048576) : ""],
@@ -74,7 +75,7 @@ export function open(root, query, name) {
   const cancel = action("Cancel", "Really cancel?", async () => { await post(`${path}/cancel`); refresh(); });
   const retry = action("Retry", "Start another attempt?", async () => { await post(`${path}/retry`); refresh(); });
   const compare = h("a", { class: "button", href: `#/charts?runs=${name}` }, "All charts");
-  const board = new Board(null, { runs: [name] });
+  const board = new Board(null, { runs: [name], firstColour: (findRun(name) || {}).experts > 0 ? 1 : 0 });
   const grid = h("div", { class: "grid grid-two" }), about = h("div"), details = h("div");
   const log = new LogTail(name, () => { const run = findRun(name); return !run || !hasEnded(run); });
   replace(root, h("div", { class: "page-head" }, h("h1", {}, h("span", { class: "quiet" }, `${name.split("/")[0]} /`), ` ${name.split("/")[1]} `, kind),

@@ -38,6 +38,7 @@ class Row {
     this.box.checked = chosen.has(nameOf(run));
     setText(this.kind, kindOf(run));
     this.kind.className = `tag tag-${run.kind !== "train" ? "stage" : run.experts > 0 ? "moe" : "dense"}`;
+    this.element.className = run.kind === "train" ? "" : "stage";
     setState(this.state, run.state);
     const telling = run.reason && run.state !== "succeeded" && run.state !== "running";
     setText(this.reason, telling ? run.reason : "");

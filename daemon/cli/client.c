@@ -14,6 +14,7 @@ enum { REPLY_BYTES_MAX = 256 << 20, CONNECT_SECONDS = 5, GET_SECONDS = 60, POST_
 struct client {
     CURL *curl;
     char *url, *token;
+    bool here;           // found by this home's daemon.json: looked up again when the daemon was started anew
     struct curl_slist *headers;
     char fault[CURL_ERROR_SIZE];
 };
@@ -75,6 +76,7 @@ static int find_here(struct client *client, struct error *err)
     if (found == 0) {
         client->url = string_copy(address.url);
         client->token = string_copy(address.token);
+        client->here = true;
     }
     address_release(&address);
     free(home);
@@ -94,6 +96,38 @@ static size_t take_bytes(char *bytes, size_t size, size_t count, void *context)
     return reply->text.overflowed ? 0 : size * count;
 }
 
+static void set_headers(struct client *client)
+{
+    curl_slist_free_all(client->headers);
+    client->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    if (client->token) {
+        char *header = string_format("Authorization: Bearer %s", client->token);
+        client->headers = curl_slist_append(client->headers, header);
+        free(header);
+    }
+    curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, client->headers);
+}
+
+// True if the home has another daemon by now, or the same at another address.
+static bool found_anew(struct client *client)
+{
+    char *home = home_directory();
+    struct address address;
+    bool changed = client->here && address_read(&address, home, NULL) == 0 && address.alive && address.token &&
+        (strcmp(address.url, client->url) != 0 || !client->token || strcmp(address.token, client->token) != 0);
+    if (changed) {
+        free(client->url);
+        free(client->token);
+        client->url = string_copy(address.url);
+        client->token = string_copy(address.token);
+        set_headers(client);
+    }
+    if (client->here)
+        address_release(&address);
+    free(home);
+    return changed;
+}
+
 // Proxies of the environment are for the way out of the house; a daemon is inside, and its token must not take that way.
 static void set_options(struct client *client)
 {
@@ -107,13 +141,7 @@ static void set_options(struct client *client)
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, stop_on_interrupt);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
-    client->headers = curl_slist_append(client->headers, "Content-Type: application/json");
-    if (client->token) {
-        char *header = string_format("Authorization: Bearer %s", client->token);
-        client->headers = curl_slist_append(client->headers, header);
-        free(header);
-    }
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, client->headers);
+    set_headers(client);
 }
 
 int client_open(struct client **client, const struct arguments *arguments, struct error *err)
@@ -168,7 +196,7 @@ static void read_reply(struct client *client, struct reply *reply)
         reply->json = js_parse(reply->text.at, reply->text.length, NULL);
 }
 
-int client_ask(struct client *client, const char *method, const char *path, const struct json *body, struct reply *reply, struct error *err)
+static int ask(struct client *client, const char *method, const char *path, const struct json *body, struct reply *reply, struct error *err)
 {
     *reply = (struct reply){.next_offset = -1};
     text_init(&reply->text, REPLY_BYTES_MAX);
@@ -197,6 +225,16 @@ int client_ask(struct client *client, const char *method, const char *path, cons
     text_release(&sent);
     free(url);
     return code == CURLE_OK ? 0 : -1;
+}
+
+int client_ask(struct client *client, const char *method, const char *path, const struct json *body, struct reply *reply, struct error *err)
+{
+    int status = ask(client, method, path, body, reply, err);
+    bool lost = status != 0 || reply->status == 401;
+    if (!lost || client_interrupts > client_interrupts_heard || !found_anew(client))
+        return status;
+    reply_release(reply);
+    return ask(client, method, path, body, reply, err);
 }
 
 void reply_release(struct reply *reply)

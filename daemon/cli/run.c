@@ -234,6 +234,8 @@ static int run_run(const struct arguments *arguments)
     if (code != CLI_DONE)
         goto out;
     code = connect_or_start(&watch) == 0 ? submission_send(watch.client, &file, arguments, &answer) : CLI_NO_DAEMON;
+    if (code == CLI_NO_DAEMON && client_interrupts > 0)
+        code = CLI_INTERRUPTED;
     if (code != CLI_DONE)
         goto out;
     watch.submitted = js_get(answer, "runs");

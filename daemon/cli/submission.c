@@ -84,7 +84,10 @@ int submission_send(struct client *client, const struct spec_file *file, const s
         fprintf(stderr, "switchyard: %s\n", err.text);
         return CLI_USAGE;
     }
-    if (client_ask(client, "POST", "/api/v1/submissions", body, &reply, &err) != 0) {
+    client_interrupts_heard++; // one Ctrl-C does not end this request: half-known runs could not be cancelled
+    int answered = client_ask(client, "POST", "/api/v1/submissions", body, &reply, &err);
+    client_interrupts_heard--;
+    if (answered != 0) {
         fprintf(stderr, "switchyard: %s\n", err.text);
     } else if (reply.status == 201 && reply.json) {
         *answer = js_keep(reply.json);

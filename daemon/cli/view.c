@@ -138,6 +138,32 @@ static void view_rows(FILE *out, const struct json *rows, const char *const *hea
     table_release(&table);
 }
 
+// A key that only one run has, and that is off in it (false, 0, nothing), differs in letter only.
+static bool at_rest(const struct json *row)
+{
+    const struct json *a = js_get(row, "a"), *b = js_get(row, "b"), *value = js_kind(a) == JSON_KIND_NULL ? b : a;
+    if (js_kind(a) != JSON_KIND_NULL && js_kind(b) != JSON_KIND_NULL)
+        return false;
+    return js_kind(value) == JSON_KIND_NULL || (js_kind(value) == JSON_KIND_BOOLEAN && !js_boolean_of(value, true)) ||
+        (js_kind(value) != JSON_KIND_BOOLEAN && js_real_of(value, 1) == 0);
+}
+
+static void view_configuration(FILE *out, const struct json *configuration, const char *a, const char *b)
+{
+    const char *heading[] = {"key", a, b}, *members[] = {"key", "a", "b"};
+    struct json *telling = js_array();
+    for (size_t i = 0; i < js_count(configuration); i++)
+        if (!at_rest(js_at(configuration, i)))
+            js_append(telling, js_keep(js_at(configuration, i)));
+    size_t count = js_count(telling), more = js_count(configuration) - count;
+    fprintf(out, "\nConfiguration: %zu difference%s\n", count, count == 1 ? "" : "s");
+    if (count)
+        view_rows(out, telling, heading, members, "lll");
+    if (more)
+        fprintf(out, "  (and %zu key%s that only one run has, and that %s off in it)\n", more, more == 1 ? "" : "s", more == 1 ? "is" : "are");
+    js_free(telling);
+}
+
 static const char *data_sentence(const struct json *same)
 {
     if (js_kind(same) != JSON_KIND_BOOLEAN)
@@ -148,16 +174,12 @@ static const char *data_sentence(const struct json *same)
 void view_comparison(FILE *out, const struct json *comparison)
 {
     char *a = view_run_name(js_get(comparison, "a")), *b = view_run_name(js_get(comparison, "b"));
-    const struct json *configuration = js_get(comparison, "configuration"), *predicted = js_get(comparison, "predicted");
+    const struct json *predicted = js_get(comparison, "predicted");
     fprintf(out, "%s against %s at step %lld (%s)\n\n", b, a, (long long)js_integer_of(js_get(comparison, "step"), 0),
         data_sentence(js_get(comparison, "same_data")));
     view_metrics(out, js_get(comparison, "metrics"), js_string_of(js_get(js_get(comparison, "a"), "name"), "a"),
         js_string_of(js_get(js_get(comparison, "b"), "name"), "b"));
-    fprintf(out, "\nConfiguration: %zu difference%s\n", js_count(configuration), js_count(configuration) == 1 ? "" : "s");
-    if (js_count(configuration)) {
-        const char *heading[] = {"key", a, b}, *members[] = {"key", "a", "b"};
-        view_rows(out, configuration, heading, members, "lll");
-    }
+    view_configuration(out, js_get(comparison, "configuration"), a, b);
     if (js_count(predicted)) {
         const char *heading[] = {"", a, "measured", b, "measured"};
         const char *members[] = {"name", "a", "measured_a", "b", "measured_b"};

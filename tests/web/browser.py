@@ -251,6 +251,9 @@ CONTRAST = """() => { const style = getComputedStyle(document.documentElement);
   return low; }"""
 
 
+README_HEIGHT = 1180
+
+
 def pictures(browser, home):
     """Every page in both palettes, on a laptop and on a phone; nothing hangs over the edge."""
     SHOTS.mkdir(parents=True, exist_ok=True)
@@ -272,6 +275,8 @@ def pictures(browser, home):
                     page.wait_for_timeout(400)
                     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than {width}"
                     page.screenshot(path=str(SHOTS / f"{name}-{theme}-{width}.png"), full_page=True)
+                    if (name, theme, width) == ("compare", "light", 1280):  # the README's picture: its upper part
+                        page.screenshot(path=str(SHOTS / "compare.png"), full_page=True, clip={"x": 0, "y": 0, "width": width, "height": README_HEIGHT})
 
 
 def main():
