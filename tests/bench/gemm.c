@@ -1,8 +1,8 @@
 // Products over the demo model's shapes: GF/s of the cpu device, and the share of what bare multiply-adds reach in the same run (peak.c).
-// Usage: bench_gemm [threads]
+// Usage: bench_gemm [threads [plain|avx2|avx512]]
 #include "tests/bench/peak.h"
 #include "tests/bench/seconds.h"
-#include "worker/device/device.h"
+#include "worker/device/cpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,12 @@ static double rate(const struct device *device, const struct shape *s, float *ou
 int main(int argc, char **argv)
 {
     int threads = argc > 1 ? atoi(argv[1]) : 1;
-    const struct device *device = device_cpu(threads < 1 ? 1 : threads);
+    const char *isa = argc > 2 ? argv[2] : NULL;
+    if (threads < 1 || (isa && !cpu_has(isa))) {
+        fprintf(stderr, "usage: bench_gemm [threads [plain|avx2|avx512]], with what this machine has\n");
+        return 2;
+    }
+    const struct device *device = isa ? cpu_configure(threads, isa) : device_cpu(threads);
     seconds_of_cpu = threads <= 1;
     size_t most = 2048 * 1024;
     float *out = device->memory->alloc(most * 4), *a = device->memory->alloc(most * 4), *b = device->memory->alloc(most * 4);
