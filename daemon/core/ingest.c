@@ -227,7 +227,9 @@ static bool ingest_attempt(struct daemon *daemon, const struct view *view, struc
         watch->trackio_waits = false;
     free(chunk);
     free(path);
-    return status == 0 && got == 0 && (size < 0 || size <= attempt->ingest_offset);
+    // A file that was cut holds nothing that is still to be read; what is gone has been complained about.
+    bool cut = size >= 0 && size < attempt->ingest_offset;
+    return cut || (status == 0 && got == 0 && size <= attempt->ingest_offset);
 }
 
 // The run appears in Trackio as soon as it has begun, with its configuration.
@@ -237,6 +239,8 @@ static void announce(struct daemon *daemon, const struct view *view, struct watc
     struct run_row row;
     pthread_mutex_lock(&daemon->lock);
     int found = state_get_run(daemon->state, view->id, &row, &err);
+    if (found == 0)
+        series_need(daemon, &row); // what an earlier daemon has stored comes first: later rows are added to it
     pthread_mutex_unlock(&daemon->lock);
     if (found != 0)
         return;

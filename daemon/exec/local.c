@@ -147,6 +147,8 @@ static int local_poll(void *context, struct job *jobs, size_t count, struct erro
         jobs[i].reason[0] = 0;
         jobs[i].phase = is_leader_alive(&jobs[i]) ? JOB_RUNNING : JOB_GONE;
         if (jobs[i].phase == JOB_GONE) {
+            if (pid > 0)
+                waitpid(pid, NULL, WNOHANG); // it may have ended since the line above
             scan_needed = true;
             snprintf(jobs[i].reason, sizeof jobs[i].reason, "no process of the run is alive");
         }

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -26,6 +27,12 @@ def submit(home, *options, run="dense", text=TINY, code=0):
 def steps(home, name):
     shown = home.json("show", name)
     return [step for step, _, _ in trackio_rows(home.trackio, shown["project"], shown["run_id"])]
+
+
+def get(home, path):
+    address = json.loads((home.home / "daemon.json").read_text())
+    request = urllib.request.Request(address["url"] + path, headers={"Authorization": "Bearer " + address["token"]})
+    return json.load(urllib.request.urlopen(request, timeout=30))
 
 
 def wait_step(home, name, step, limit=60):
@@ -167,24 +174,59 @@ def test_daemon_comes_and_goes(home):
     shown = home.wait_for("dense-7", ENDED, 20)
     assert shown["attempt"] == 1
     check_records(home, shown)
+    loss = get(home, "/api/v1/runs/tiny/dense-7/metrics?names=loss&points=20000")["metrics"]["loss"]
+    assert loss["total"] == shown["step"], f"the curve has {loss['total']} of {shown['step']} points after the restart"
+
+
+def test_several_ranks_stop_together(home):
+    submit(home, *LONG, "--set", "resources.ranks_per_node=2")
+    wait_step(home, "dense-8", 20)
+    start = time.monotonic()
+    home.cli("cancel", "dense-8")
+    shown = home.wait_for("dense-8", ENDED, 20)
+    assert shown["state"] == "cancelled" and shown["attempts"][0]["code"] == 75 and shown["attempts"][0]["signal"] is None, shown["attempts"]
+    assert shown["argv"][0] == "mpirun" and time.monotonic() - start < 8
+    check_records(home, shown)
+
+
+def test_noise_starves_nobody(home):
+    """A run whose records grow by 100 MB at once is read bit by bit; another one comes and goes meanwhile."""
+    submit(home, *LONG)
+    wait_step(home, "dense-9", 3)
+    shown = home.json("show", "dense-9")
+    line = json.dumps({"kind": "noise", "v": 1, "run_id": shown["run_id"], "step": 0, "text": "x" * 100000}) + "\n"
+    records = pathlib.Path(shown["directory"], "attempt-1", "records.jsonl")
+    with open(records, "ab", buffering=0) as noisy:
+        for i in range(1000):
+            noisy.write(line.replace('"step": 0', f'"step": {i}').encode())
+    submit(home)
+    start = time.monotonic()
+    assert home.wait_for("dense-10", ENDED, 30)["state"] == "succeeded"
+    took = time.monotonic() - start
+    offset = home.json("show", "dense-9")["attempts"][0]["ingest_offset"]
+    assert offset < records.stat().st_size - 1000000, f"the noise was read before the other run could end ({took:.1f} s)"
+    home.cli("cancel", "dense-9")
+    shown = home.wait_for("dense-9", ENDED, 60)
+    assert shown["state"] == "cancelled" and shown["attempts"][0]["ingest_offset"] == records.stat().st_size
+    check_records(home, shown)
 
 
 def test_malformed_lines(home):
     submit(home, *LONG)
-    wait_step(home, "dense-8", 3)
-    shown = home.json("show", "dense-8")
+    wait_step(home, "dense-11", 3)
+    shown = home.json("show", "dense-11")
     stranger = {"kind": "metric", "v": 1, "project": "other", "run": "x", "run_id": "f" * 32, "metrics": {"loss": 1}, "step": 1,
                 "timestamp": "2026-01-01T00:00:00.000000+00:00", "config": None, "log_id": "e" * 32}
     with open(pathlib.Path(shown["directory"], "attempt-1", "records.jsonl"), "ab") as records:
         for raw in (b"not json\n", b'{"kind": "metric", "v":1}\n', b"[1,2]\n", b"\xff\xfe\n", json.dumps(stranger).encode() + b"\n"):
             records.write(raw)
             records.flush()
-    wait_step(home, "dense-8", home.json("show", "dense-8")["step"] + 5)
-    home.cli("cancel", "dense-8")
-    shown = home.wait_for("dense-8", ENDED, 20)
+    wait_step(home, "dense-11", home.json("show", "dense-11")["step"] + 5)
+    home.cli("cancel", "dense-11")
+    shown = home.wait_for("dense-11", ENDED, 20)
     assert len(shown["kept_aside"]) == 5, shown["kept_aside"]
     assert len([e for e in shown["events"] if e["kind"] == "malformed"]) == 1
-    got = steps(home, "dense-8")
+    got = steps(home, "dense-11")
     assert got == list(range(1, max(got) + 1))
     assert not pathlib.Path(home.trackio, "other.db").exists()
 
@@ -192,12 +234,12 @@ def test_malformed_lines(home):
 def test_needs(home):
     text = TINY.replace("  moe:\n    model: {moe:", "  moe:\n    model: {from: {run: dense}, moe:")
     home.cli("submit", home.spec(text), *LONG)
-    home.wait_for("dense-9", ["running"])
+    home.wait_for("dense-12", ["running"])
     shown = home.json("show", "moe-2")
-    assert shown["state"] == "queued" and shown["needs"] == [{"run": "tiny/dense-9", "state": "running"}], shown["needs"]
-    home.cli("cancel", "dense-9")
+    assert shown["state"] == "queued" and shown["needs"] == [{"run": "tiny/dense-12", "state": "running"}], shown["needs"]
+    home.cli("cancel", "dense-12")
     shown = home.wait_for("moe-2", ENDED, 20)
-    assert shown["state"] == "failed" and "dense-9" in shown["reason"] and "cancelled" in shown["reason"], shown["reason"]
+    assert shown["state"] == "failed" and "dense-12" in shown["reason"] and "cancelled" in shown["reason"], shown["reason"]
     assert not pathlib.Path(shown["directory"], "attempt-1").exists()
 
 
@@ -207,7 +249,7 @@ def test_bad_data(home):
         (home.work / f"bad{end}").write_bytes(dataset.with_suffix(end).read_bytes())
     (home.work / "bad.bin").write_bytes(dataset.read_bytes()[:100])
     submit(home, "--set", f"data.prefix={home.work}/bad", text=TINY.replace("text: corpus.txt, ", ""))
-    shown = home.wait_for("dense-10", ENDED, 20)
+    shown = home.wait_for("dense-13", ENDED, 20)
     assert shown["state"] == "failed" and shown["attempts"][0]["code"] == 2 and "bad.bin" in shown["reason"], shown["reason"]
 
 
@@ -230,20 +272,21 @@ def test_variables(home):
     """They reach the job as they are, and are masked where they are shown."""
     text = TINY.replace("runs:", "environment: {variables: {MY_TOKEN: 'hush $$(touch evil)', PLAIN: 'a b;c'}}\nruns:")
     submit(home, *LONG, text=text)
-    shown = home.wait_for("dense-11", ["running"])
+    shown = home.wait_for("dense-14", ["running"])
     rank = by_role(shown["run_id"])["rank"][0]
     environment = pathlib.Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
     assert b"MY_TOKEN=hush $(touch evil)" in environment and b"PLAIN=a b;c" in environment
     assert f"SWITCHYARD_TAG={shown['run_id']}".encode() in environment and b"SWITCHYARD_ATTEMPT=1" in environment
     assert "hush" not in json.dumps(shown) and "a b;c" in json.dumps(shown)
-    home.cli("cancel", "dense-11")
-    home.wait_for("dense-11", ENDED, 20)
+    home.cli("cancel", "dense-14")
+    home.wait_for("dense-14", ENDED, 20)
     assert b"hush" not in pathlib.Path(home.trackio, "tiny.db").read_bytes()
     assert not list(home.root.rglob("evil"))
 
 
 TESTS = [test_one_daemon_a_home, test_refused_whole, test_queue_and_cancel, test_retry_goes_on, test_deaf_job_is_killed, test_time_limit,
-         test_oversubscribed_runs_alone, test_daemon_comes_and_goes, test_malformed_lines, test_needs, test_bad_data, test_logs_stay_inside,
+         test_oversubscribed_runs_alone, test_daemon_comes_and_goes, test_several_ranks_stop_together,
+         test_noise_starves_nobody, test_malformed_lines, test_needs, test_bad_data, test_logs_stay_inside,
          test_variables]
 
 
