@@ -206,21 +206,30 @@ void indexed_read(const struct indexed *indexed, int64_t sequence, int64_t first
         out[i] = token_at(at + i * indexed->token_bytes, indexed->code);
 }
 
-// Adds what identifies the tokens: see data.h.
+// Adds what identifies the tokens: see data.h. They are read, not mapped: what is only hashed should not count as memory in use.
 static int hash_tokens(struct hash *hash, const char *path, struct error *err)
 {
     enum { BLOCK = 1 << 20, BLOCKS = 256 };
-    struct mapping bin = {0};
-    if (map_file(&bin, path, err) != 0)
-        return -1;
-    hash_add(hash, &bin.bytes, sizeof bin.bytes);
-    if (bin.bytes <= (int64_t)BLOCK * BLOCKS)
-        hash_add(hash, bin.at, (size_t)bin.bytes);
-    else
-        for (int64_t i = 0; i < BLOCKS; i++)
-            hash_add(hash, bin.at + (bin.bytes - BLOCK) / (BLOCKS - 1) * i + (i == BLOCKS - 1 ? (bin.bytes - BLOCK) % (BLOCKS - 1) : 0), BLOCK);
-    unmap_file(&bin);
-    return 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, "%s", path);
+    int64_t bytes = file_size(path), count = bytes <= (int64_t)BLOCK * BLOCKS ? (bytes + BLOCK - 1) / BLOCK : BLOCKS;
+    unsigned char *block = allocate(BLOCK, 1);
+    hash_add(hash, &bytes, sizeof bytes);
+    int status = 0;
+    for (int64_t i = 0; i < count && status == 0; i++) {
+        int64_t at = count < BLOCKS ? i * BLOCK : (bytes - BLOCK) / (BLOCKS - 1) * i;
+        if (i == BLOCKS - 1)
+            at = bytes - BLOCK;
+        ssize_t got = pread(fd, block, BLOCK, at);
+        if (got < 0)
+            status = error_errno(err, "%s", path);
+        else
+            hash_add(hash, block, (size_t)got);
+    }
+    free(block);
+    close(fd);
+    return status;
 }
 
 int indexed_fingerprint(char hex[HASH_HEX], const char *prefix, struct error *err)
