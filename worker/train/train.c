@@ -147,9 +147,10 @@ static int prepare(struct trainer *trainer, const char *run_directory, struct er
 // What the run cost, from what was allocated and counted. Collective.
 static struct json *account(struct trainer *trainer, bool prepared)
 {
-    struct json *members = js_object(), *parameters = js_object();
+    struct json *members = js_object();
     if (!prepared)
         return members; // some rank has no model: nothing to ask all ranks
+    struct json *parameters = js_object();
     const struct param_table *table = &trainer->model->table;
     struct comm *world = trainer->world;
     int64_t resident[2] = {0}, total;
