@@ -13,13 +13,12 @@ int spec_arguments_load_quiet(struct spec_file *file, const struct arguments *ar
     struct spec_option *options = allocate(set_count, sizeof *options);
     for (size_t i = 0; i < set_count; i++)
         options[i].argument = sets[i];
-    int status = spec_file_load(file, arguments->words[0], only_count ? only : NULL, only_count, options, set_count);
+    spec_file_load(file, arguments->words[0], only_count ? only : NULL, only_count, options, set_count);
     free(options);
     free(sets);
     free(only);
-    if (status == 0)
-        spec_check_memory(file);
-    return file->errors ? -1 : status;
+    spec_check_memory(file);
+    return file->errors ? -1 : 0;
 }
 
 int spec_arguments_load(struct spec_file *file, const struct arguments *arguments)

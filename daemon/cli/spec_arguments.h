@@ -15,5 +15,5 @@ int spec_arguments_load_quiet(struct spec_file *file, const struct arguments *ar
 // For run and submit: says at its line what this build cannot run yet. CLI_DONE or CLI_USAGE.
 int spec_arguments_require_runnable(const struct spec_file *file);
 
-// spec_memory.c: adds what the plan's arithmetic says about memory to the faults and warnings of a file that is good so far.
+// spec_memory.c: adds what the plan's arithmetic says about memory to the faults and warnings, of each run whose sizes are good.
 void spec_check_memory(struct spec_file *file);

@@ -1,46 +1,81 @@
 // The rules that need the plan's arithmetic: what a rank holds against the memory that the spec says there is. State is exact and its
-// excess a fault; activations are counted for balanced routing and only warn.
+// excess a fault; activations are counted for balanced routing and only warn. Each sentence names its run: several may fail at one place.
+#include "daemon/cli/format.h"
 #include "daemon/cli/spec_arguments.h"
 #include "schema/shape/cost.h"
 
+#include <stdio.h>
 #include <unistd.h>
+
+// Bytes in the units in which the limit was written: powers of 1000 or of 1024.
+struct units {
+    bool decimal;
+    char shown[6][FORMAT_MAX]; // room for the numbers of one sentence
+    size_t used;
+};
+
+static struct units units_of(int64_t limit)
+{
+    return (struct units){.decimal = limit % 1000000 == 0 && limit % (1 << 20) != 0};
+}
+
+static const char *show(struct units *units, int64_t bytes)
+{
+    static const char *const names[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    char *out = units->shown[units->used++ % 6];
+    double value = (double)bytes;
+    size_t unit = 0;
+    if (!units->decimal)
+        return format_bytes(out, value);
+    for (; value >= 1000 && unit < 5; unit++)
+        value /= 1000;
+    snprintf(out, FORMAT_MAX, unit ? "%.1f %s" : "%.0f %s", value, names[unit]);
+    return out;
+}
 
 static void check_gpu(struct spec_file *file, size_t run, const struct spec *spec, const struct memory_cost *memory)
 {
-    long long has = (long long)spec->resources.gpu_memory;
+    int64_t has = spec->resources.gpu_memory;
+    struct units units = units_of(has);
     if (memory->state > has)
         spec_file_fault(file, run, "resources.gpu_memory", false,
-            "parameters, gradients and optimizer state need %lld bytes a rank (%lld + %lld + %lld), `resources.gpu_memory` is %lld: "
-            "cut the model over more ranks, or use the distributed optimizer", (long long)memory->state, (long long)memory->parameters,
-            (long long)memory->gradients, (long long)memory->optimizer, has);
+            "run `%s`: a rank's parameters, gradients and optimizer state need %s (%s + %s + %s), %s more than the %s of "
+            "`resources.gpu_memory`: cut the model over more ranks, or use the distributed optimizer",
+            spec->name, show(&units, memory->state), show(&units, memory->parameters), show(&units, memory->gradients),
+            show(&units, memory->optimizer), show(&units, memory->state - has), show(&units, has));
     else if (memory->total > has)
         spec_file_fault(file, run, "resources.gpu_memory", true,
-            "a rank needs about %lld bytes with balanced routing (state %lld, activations %lld, dispatch %lld), `resources.gpu_memory` is "
-            "%lld",
-            (long long)memory->total, (long long)memory->state, (long long)memory->activations_balanced,
-            (long long)memory->dispatch_balanced, has);
+            "run `%s`: a rank needs about %s with balanced routing (state %s, activations %s, dispatch %s), more than the %s of "
+            "`resources.gpu_memory`",
+            spec->name, show(&units, memory->total), show(&units, memory->state), show(&units, memory->activations_balanced),
+            show(&units, memory->dispatch_balanced), show(&units, has));
 }
 
 // Ranks on CPUs share a node's memory, and the worker's arenas are as large as the worst routing needs.
 static void check_node(struct spec_file *file, size_t run, const struct spec *spec, const struct memory_cost *memory)
 {
     int64_t needs = memory->total_worst * spec->resources.ranks_per_node, has = spec->resources.memory;
+    struct units units = units_of(has);
     if (has > 0 && needs > has)
-        spec_file_fault(file, run, "resources.memory", true, "a node's %lld ranks need up to %lld bytes, `resources.memory` is %lld",
-            (long long)spec->resources.ranks_per_node, (long long)needs, (long long)has);
+        spec_file_fault(file, run, "resources.memory", true, "run `%s`: a node's %lld ranks need up to %s, more than the %s of `resources.memory`",
+            spec->name, (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
     has = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGE_SIZE);
+    units = units_of(has);
     if (spec->executor == EXECUTOR_LOCAL && has > 0 && needs > has)
-        spec_file_fault(file, run, "resources.ranks_per_node", true, "%lld ranks need up to %lld bytes, this machine has %lld",
-            (long long)spec->resources.ranks_per_node, (long long)needs, (long long)has);
+        spec_file_fault(file, run, "resources.ranks_per_node", true, "run `%s`: %lld ranks need up to %s, and this machine has %s", spec->name,
+            (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
 }
 
 void spec_check_memory(struct spec_file *file)
 {
+    static const char *const read[] = {"engine", "model", "data.sequence_length", "training.micro_batch_size", "training.global_batch_size",
+        "training.precision", "training.recompute", "training.distributed_optimizer", "parallelism", "resources.nodes", "resources.gpus_per_node",
+        "resources.ranks_per_node", "resources.gpu_memory", "resources.memory", NULL};
     for (size_t i = 0; i < file->count; i++) {
         const struct spec *spec = &file->runs[i].spec;
         struct layout layout;
         struct memory_cost memory;
-        if (layout_from_spec(&layout, spec, NULL) != 0)
+        if (!spec_file_is_sound(file, i, read) || layout_from_spec(&layout, spec, NULL) != 0)
             continue; // the file's own rules have said so
         memory_cost(&memory, spec, &layout);
         if (spec->resources.gpu_memory > 0)

@@ -3,6 +3,7 @@
 #include "schema/base/text.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static struct json *describe_run(const struct spec_run *run)
 {
@@ -28,6 +29,34 @@ static void print_as_json(const struct spec_file *file)
     js_free(answer);
 }
 
+static bool has_message(const struct spec_run *run, const char *message)
+{
+    for (size_t i = 0; i < js_count(run->unsupported); i++)
+        if (strcmp(js_string_of(js_get(js_at(run->unsupported, i), "message"), ""), message) == 0)
+            return true;
+    return false;
+}
+
+// Whether every run of several has it: such keys are named once, behind all runs.
+static bool is_common(const struct spec_file *file, const char *message)
+{
+    for (size_t i = 0; i < file->count; i++)
+        if (!has_message(&file->runs[i], message))
+            return false;
+    return file->count > 1;
+}
+
+// The run's refused keys that are common, or those that are not.
+static void print_refused(const struct spec_file *file, const struct spec_run *run, bool common, const char *heading)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < js_count(run->unsupported); i++) {
+        const char *message = js_string_of(js_get(js_at(run->unsupported, i), "message"), "");
+        if (is_common(file, message) == common)
+            printf("%s  %s\n", shown++ ? "" : heading, message);
+    }
+}
+
 static void print_runs(const struct spec_file *file)
 {
     for (size_t i = 0; i < file->count; i++) {
@@ -37,11 +66,10 @@ static void print_runs(const struct spec_file *file)
         if (refused)
             printf(" (%zu %s that this build cannot run yet)", refused, refused == 1 ? "key" : "keys");
         printf("\n");
-        for (size_t j = 0; j < refused; j++) {
-            const struct json *item = js_at(run->unsupported, j);
-            printf("  %s\n", js_string_of(js_get(item, "message"), ""));
-        }
+        print_refused(file, run, false, "");
     }
+    if (file->count)
+        print_refused(file, &file->runs[0], true, "every run:\n");
 }
 
 static int run_validate(const struct arguments *arguments)

@@ -50,10 +50,9 @@ static void add_gradient(void *context, const struct param *param)
 
 static int64_t moe_layers_on(const struct spec *spec, const struct layout *layout, int64_t stage)
 {
-    struct dims n = dims_of(spec);
     int64_t count = 0;
-    for (int64_t layer = 0; n.E > 0 && layer < n.L; layer += n.moe_every)
-        count += layer_stage(spec, layout, layer) == stage;
+    for (int64_t layer = 0; layer < spec->model.layers; layer++)
+        count += spec_layer_experts(spec, layer) > 0 && layer_stage(spec, layout, layer) == stage;
     return count;
 }
 

@@ -32,7 +32,8 @@ struct volume_cost {
 };
 void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct layout *layout);
 
-int64_t tokens_per_step(const struct spec *spec);
+int64_t tokens_per_step(const struct spec *spec); // once the batch has its full size
+int64_t samples_before(const struct spec *spec, int64_t iteration); // samples seen before update `iteration` (from 1)
 int64_t micro_batches(const struct spec *spec); // a rank and step: B / (mbs · DP)
 
 // The pipeline stage that runs a layer (interleaved: chunks of layers go round the stages).

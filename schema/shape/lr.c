@@ -1,5 +1,6 @@
 // The learning rate: warm-up, plateau and decay, counted in samples.
 #include "schema/shape/lr.h"
+#include "schema/shape/cost.h"
 
 #include <math.h>
 
@@ -22,7 +23,7 @@ double learning_rate(const struct spec *spec, int64_t iteration)
 {
     const struct spec_learning_rate *rate = &spec->training.learning_rate;
     double samples = (double)spec->training.global_batch_size;
-    double n = (double)(iteration - 1) * samples;
+    double n = (double)samples_before(spec, iteration);
     double warmup = (double)rate->warmup_iterations * samples;
     double end = (double)(rate->total_iterations > 0 ? rate->total_iterations : spec->training.iterations) * samples;
     double wsd = (double)rate->decay_iterations * samples;

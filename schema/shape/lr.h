@@ -1,4 +1,5 @@
-// The learning rate as a function of samples seen (facts: Megatron 2.4). Update number k, counted from 1, uses n = (k−1)·B samples.
+// The learning rate as a function of samples seen (facts: Megatron 2.4). Update number k, counted from 1, uses n = (k−1)·B samples
+// (fewer while the batch ramps up).
 #pragma once
 #include "schema/spec/spec.h"
 

@@ -50,7 +50,7 @@ int64_t param_elements_on(const struct param *param, const struct spec *spec, co
 {
     if (!lives_on(param, spec, layout, stage))
         return 0;
-    if (param->expert >= spec->model.moe.experts / layout->ep) // every rank holds as many experts as the first one
+    if (param->expert >= 0 && param->expert >= spec_layer_experts(spec, param->layer) / layout->ep) // every rank holds as many experts as the first one
         return 0;
     return (int64_t)param_elements(param) / tensor_parts(param, spec, layout);
 }
@@ -101,7 +101,8 @@ struct sizes { // of one micro batch on one rank
     struct dims n;
     int64_t T, t;      // tokens, and those that norms and residuals see (fewer with sequence parallelism)
     int64_t A, Q, F, X; // a tensor-parallel rank's part of heads, of q|k|v, of FFN and expert width
-    int64_t R;         // rows of the experts
+    bool worst;        // routing: the worst that can reach a rank, else balanced
+    int64_t ep, etp;
     int64_t real;      // bytes
     bool exchanged;
 };
@@ -114,10 +115,17 @@ static struct sizes sizes_of(const struct spec *spec, const struct layout *layou
         .real = spec->training.precision == PRECISION_FP32 ? 4 : 2, .exchanged = layout->ep > 1};
     s.t = s.T / (spec->parallelism.sequence ? layout->tp : 1);
     s.Q = s.A + 2 * groups * n.D;
-    int64_t local = n.E / layout->ep, most = n.K < local ? n.K : local;
-    s.R = worst ? layout->ep * s.t * most : s.t * n.K;
-    s.R *= layout->etp;
+    s.worst = worst;
+    s.ep = layout->ep;
+    s.etp = layout->etp;
     return s;
+}
+
+// Rows that a rank's experts get in a layer with so many of them.
+static int64_t expert_rows(const struct sizes *s, int64_t experts)
+{
+    int64_t local = experts / s->ep, most = s->n.K < local ? s->n.K : local;
+    return (s->worst ? s->ep * s->t * most : s->t * s->n.K) * s->etp;
 }
 
 static int64_t padded(int64_t bytes)
@@ -135,24 +143,24 @@ static int64_t ints(int64_t count)
     return padded(count * 4);
 }
 
-static int64_t moe_bytes(const struct sizes *s)
+static int64_t moe_bytes(const struct sizes *s, int64_t experts)
 {
     const struct dims *n = &s->n;
-    int64_t choices = s->t * n->K;
-    int64_t bytes = reals(s, choices) + reals(s, s->t * n->E);                   // probs, scores
-    bytes += reals(s, s->R * n->C) + reals(s, s->R);                             // expert_rows, expert_probs
-    bytes += reals(s, s->R * (n->gated ? 2 : 1) * s->X) + reals(s, s->R * s->X); // gate_up, act
-    bytes += 4 * ints(choices) + ints(n->E);                                     // choice, row_token, row_slot, row_of; counts
-    return bytes + (s->exchanged ? 2 * ints(s->R) : 0);                          // order, arrival
+    int64_t choices = s->t * n->K, rows = expert_rows(s, experts);
+    int64_t bytes = reals(s, choices) + reals(s, s->t * experts);              // probs, scores
+    bytes += reals(s, rows * n->C) + reals(s, rows);                           // expert_rows, expert_probs
+    bytes += reals(s, rows * (n->gated ? 2 : 1) * s->X) + reals(s, rows * s->X); // gate_up, act
+    bytes += 4 * ints(choices) + ints(experts);                                // choice, row_token, row_slot, row_of; counts
+    return bytes + (s->exchanged ? 2 * ints(rows) : 0);                        // order, arrival
 }
 
-static int64_t layer_bytes(const struct sizes *s, bool moe)
+static int64_t layer_bytes(const struct sizes *s, int64_t experts)
 {
     const struct dims *n = &s->n;
     int64_t bytes = 2 * (2 * reals(s, s->t * n->C) + reals(s, s->t));               // x, normed, rstd: attention's and the FFN's
     bytes += reals(s, s->T * s->Q) + reals(s, s->T * s->A) + reals(s, s->T * n->H); // qkv, attention, lse
-    if (moe)
-        return bytes + moe_bytes(s);
+    if (experts > 0)
+        return bytes + moe_bytes(s, experts);
     return bytes + reals(s, s->T * (n->gated ? 2 : 1) * s->F) + reals(s, s->T * s->F); // gate_up, act
 }
 
@@ -175,10 +183,10 @@ static int64_t dispatch_bytes(const struct sizes *s)
     const struct dims *n = &s->n;
     if (!n->E)
         return 0;
-    int64_t choices = s->t * n->K;
-    int64_t bytes = reals(s, choices * n->C) + 2 * reals(s, s->R * n->C);               // send, arrived, ordered
-    bytes += 2 * reals(s, choices) + 2 * reals(s, s->R);                                // send_probs, dprobs; arrived_probs, dexpert_probs
-    bytes += reals(s, s->R * (n->gated ? 2 : 1) * s->X) + reals(s, s->R * s->X);        // dgate_up, dact
+    int64_t choices = s->t * n->K, rows = expert_rows(s, n->E);
+    int64_t bytes = reals(s, choices * n->C) + 2 * reals(s, rows * n->C);               // send, arrived, ordered
+    bytes += 2 * reals(s, choices) + 2 * reals(s, rows);                                // send_probs, dprobs; arrived_probs, dexpert_probs
+    bytes += reals(s, rows * (n->gated ? 2 : 1) * s->X) + reals(s, rows * s->X);        // dgate_up, dact
     return bytes + reals(s, s->t * n->E) + reals(s, s->t * n->C);                       // dlogits, drouter
 }
 
@@ -204,7 +212,7 @@ static void kept_bytes(const struct sizes *s, const struct spec *spec, const str
     for (int64_t layer = 0; layer < s->n.L; layer++) {
         if (layer_stage(spec, layout, layer) != stage)
             continue;
-        int64_t whole = layer_bytes(s, s->n.E > 0 && layer % s->n.moe_every == 0);
+        int64_t whole = layer_bytes(s, spec_layer_experts(spec, layer));
         bool again = full && (uniform || index < span);
         *kept += !again ? whole : !uniform || index % span == 0 ? input : 0;
         chunk = uniform && index % span != 0 ? chunk + whole : whole; // layers that are made anew together

@@ -24,7 +24,7 @@ struct dims dims_of(const struct spec *spec)
         .X = or_else(model->moe.expert_ffn_hidden_size, model->ffn_hidden_size),
         .moe_every = or_else(model->moe.layer_frequency, 1), .gated = model->activation == ACTIVATION_SWIGLU,
     };
-    d.moe_layers = d.E > 0 ? (d.L + d.moe_every - 1) / d.moe_every : 0;
+    d.moe_layers = spec_moe_layers(spec);
     return d;
 }
 
@@ -171,17 +171,17 @@ static void dense_ffn(const struct walk *walk)
     bias(walk, PARAM_DOWN_BIAS, -1, walk->d.C);
 }
 
-static void experts(const struct walk *walk)
+static void experts(const struct walk *walk, int64_t count)
 {
     const struct dims *d = &walk->d;
-    for (int64_t e = 0; e < d->E; e++) {
+    for (int64_t e = 0; e < count; e++) {
         if (d->gated)
             matrix(walk, PARAM_EXPERT_GATE, e, d->X, d->C);
         matrix(walk, PARAM_EXPERT_UP, e, d->X, d->C);
     }
-    for (int64_t e = 0; e < d->E; e++)
+    for (int64_t e = 0; e < count; e++)
         matrix(walk, PARAM_EXPERT_DOWN, e, d->C, d->X);
-    for (int64_t e = 0; e < d->E; e++) {
+    for (int64_t e = 0; e < count; e++) {
         if (d->gated)
             bias(walk, PARAM_EXPERT_GATE_BIAS, e, d->X);
         bias(walk, PARAM_EXPERT_UP_BIAS, e, d->X);
@@ -189,11 +189,11 @@ static void experts(const struct walk *walk)
     }
 }
 
-static void moe_ffn(const struct walk *walk)
+static void moe_ffn(const struct walk *walk, int64_t count)
 {
     const struct spec_moe *moe = &walk->spec->model.moe;
-    matrix(walk, PARAM_ROUTER, -1, walk->d.E, walk->d.C);
-    experts(walk);
+    matrix(walk, PARAM_ROUTER, -1, count, walk->d.C);
+    experts(walk, count);
     if (moe->shared_expert_size > 0)
         plain_ffn(walk, PARAM_SHARED_GATE, PARAM_SHARED_UP, PARAM_SHARED_DOWN, moe->shared_expert_size);
     if (moe->shared_expert_size > 0 && moe->shared_expert_gate)
@@ -213,8 +213,9 @@ void param_walk(const struct spec *spec, void (*take)(void *context, const struc
     for (walk.layer = 0; walk.layer < walk.d.L; walk.layer++) {
         attention(&walk);
         norm(&walk, PARAM_MLP_NORM, PARAM_MLP_NORM_BIAS);
-        if (walk.d.E > 0 && walk.layer % walk.d.moe_every == 0)
-            moe_ffn(&walk);
+        int64_t count = spec_layer_experts(spec, walk.layer);
+        if (count > 0)
+            moe_ffn(&walk, count);
         else
             dense_ffn(&walk);
     }

@@ -29,8 +29,8 @@ enum param_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
 struct dims {
     int64_t L, C, F, H, G, D, V;       // layers, hidden, FFN width, query heads, key/value heads, head size, vocabulary
     int64_t S, B;                      // positions of a sequence, sequences of a micro batch
-    int64_t E, K, X;                   // experts (0: dense), top-k, an expert's width
-    int64_t moe_every;                 // a layer i has experts if E > 0 and i % moe_every == 0
+    int64_t E, K, X;                   // experts (0: dense; the most of any layer), top-k, an expert's width
+    int64_t moe_every;                 // where layers are not listed: layer i has experts if E > 0 and i % moe_every == 0
     int64_t moe_layers;
     bool gated;                        // SwiGLU: three matrices an FFN; else two
 };

@@ -22,7 +22,7 @@ int plan_init(struct plan *plan, const struct spec *spec, struct error *err)
     plan->parameters = param_count(spec);
     plan->flops_per_token = flops_per_token(spec);
     plan->tokens_per_step = tokens_per_step(spec);
-    plan->tokens_total = plan->tokens_per_step * spec->training.iterations;
+    plan->tokens_total = samples_before(spec, spec->training.iterations + 1) * spec->data.sequence_length;
     plan->bubble = schedule_bubble(plan->micro_batches, plan->layout.pp, chunks);
     memory_cost(&plan->memory, spec, &plan->layout);
     volume_cost(&plan->volume, spec, &plan->layout);

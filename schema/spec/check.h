@@ -7,6 +7,7 @@
 struct field_state {
     const struct node *key, *value; // NULL: not written
     bool bad;                       // written but wrong, or missing though required
+    bool faulted;                   // a rule found fault with it; of a section: it has a key that is unknown
 };
 
 struct check {
@@ -21,10 +22,13 @@ struct check {
 bool value_convert(struct check *check, const struct field *field, const struct node *node);
 bool value_refuse(struct check *check, const struct field *field, const struct node *node, const char *why); // why: may be NULL
 bool value_number(double *value, const struct node *node);        // a finite number of YAML 1.2's core
+bool value_integer(struct check *check, const struct field *field, const struct node *node, int64_t *value); // a whole number in the row's range
 // value_text.c: strings and lists
 bool value_convert_text(struct check *check, const struct field *field, const struct node *node);
 void value_release(const struct field *field, struct spec *spec); // frees what the row's member owns
 bool name_is_valid(const char *name);
+// A string with its variables replaced, free()d by the caller; NULL with the fault recorded.
+char *value_expand(struct problems *problems, const struct node *node);
 
 // ---- convert.c: a whole tree ----
 // Fills spec (from spec_init) and the states. required: missing keys are faults, defaults are derived. states is free()d by the caller.

@@ -30,6 +30,8 @@ struct problem check_place(const struct check *check, const struct field *field)
 void check_at(struct check *check, const char *path, bool warning, const char *format, ...)
 {
     struct problem place = check_place(check, field_find(path));
+    if (!warning)
+        state_of(check, path)->faulted = true;
     va_list args;
     va_start(args, format);
     char *message = NULL;
@@ -74,6 +76,9 @@ void unknown_key(struct check *check, const struct node *key, const char *sectio
         names[count++] = "base";
     }
     const char *near = near_name(key->text, names, count);
+    const struct field *meant = field_find(*section ? section : near ? near : "");
+    if (meant)
+        check->states[field_index(meant)].faulted = true;
     const struct field *elsewhere = near ? NULL : same_key_elsewhere(key->text);
     char *where = *section ? string_format(" in `%s`", section) : string_copy("");
     if (near)
@@ -154,6 +159,8 @@ static void require(struct check *check)
         const struct field *field = &spec_fields[i];
         if (!field->required || check->states[i].key || !is_wanted(check, field))
             continue;
+        if (field->instead && state_of(check, field->instead)->key)
+            continue;
         check->states[i].bad = true;
         text_clear(&wanted);
         field_expectation(&wanted, field);
@@ -175,6 +182,9 @@ static void derive(struct check *check)
         model->kv_heads = model->attention_heads;
     if (!model->head_dim && model->attention_heads)
         model->head_dim = model->hidden_size / model->attention_heads;
+    for (size_t i = 0; i < model->moe.experts_per_layer.count && !state_of(check, "model.moe.experts")->key; i++)
+        if (model->moe.experts_per_layer.items[i] > model->moe.experts)
+            model->moe.experts = model->moe.experts_per_layer.items[i];
     if (model->moe.experts && !model->moe.expert_ffn_hidden_size)
         model->moe.expert_ffn_hidden_size = model->ffn_hidden_size;
     if (!spec->resources.ranks_per_node)

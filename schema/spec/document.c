@@ -8,7 +8,7 @@
 
 static void add_default(struct text *out, const struct field *field)
 {
-    if (field->required)
+    if (field->required && !field->instead)
         text_add(out, "required");
     else if (field->derived)
         text_addf(out, "%s", field->derived);
@@ -81,7 +81,7 @@ void spec_schema_markdown(struct text *out)
 {
     text_add(out, "# Keys of a spec\n\n"
                   "A spec is one YAML 1.2 document. `runs:` maps names to overlays on the rest of the file; in an overlay `null` removes a key.\n"
-                  "`base: other.yaml` inherits from another spec. Relative paths start at the spec's directory. `${NAME}` in a string is the\n"
+                  "`base: other.yaml` inherits from another spec. Relative paths start at the spec's directory. `${NAME}` in a string or in `base` is the\n"
                   "environment variable NAME; `$$` is a dollar sign. A key that this build cannot run yet is checked and planned, and refused by\n"
                   "`run` and `submit`.\n");
     add_section(out, NULL);
@@ -104,7 +104,7 @@ static void set_range(struct json *schema, const struct field *field)
 {
     if (field->least == 0 && field->most == 0)
         return;
-    bool whole = field->type == FIELD_INTEGER;
+    bool whole = field->type == FIELD_INTEGER || field->type == FIELD_INTEGERS;
     js_set(schema, field->open & OPEN_LEAST ? "exclusiveMinimum" : "minimum", whole ? js_integer((int64_t)field->least) : js_real(field->least));
     js_set(schema, field->open & OPEN_MOST ? "exclusiveMaximum" : "maximum", whole ? js_integer((int64_t)field->most) : js_real(field->most));
 }
@@ -175,7 +175,7 @@ static struct json *describe(const struct field *field, const struct json *defau
         [FIELD_TOKENIZER] = "string", [FIELD_NAME] = "string", [FIELD_WORD] = "string", [FIELD_INTEGER] = "integer",
         [FIELD_NUMBER] = "number", [FIELD_BOOLEAN] = "boolean", [FIELD_CHOICE] = "string", [FIELD_BYTES] = "string",
         [FIELD_DURATION] = "string", [FIELD_SHARE] = NULL, [FIELD_STRINGS] = "array", [FIELD_PAIRS] = "object",
-        [FIELD_SPLIT] = "array", [FIELD_LOSSES] = "array", [FIELD_PLAN] = "object"};
+        [FIELD_INTEGERS] = "array", [FIELD_SPLIT] = "array", [FIELD_LOSSES] = "array", [FIELD_PLAN] = "object"};
     struct json *schema = js_object();
     if (types[field->type])
         js_set(schema, "type", js_string(types[field->type]));
@@ -188,6 +188,11 @@ static struct json *describe(const struct field *field, const struct json *defau
         js_set(schema, "pattern", js_string("^[A-Za-z0-9_-]{1,64}$"));
     if (field->type == FIELD_STRINGS)
         set_items(schema, "string");
+    if (field->type == FIELD_INTEGERS) {
+        set_items(schema, "integer");
+        set_range(js_get(schema, "items"), field);
+        js_set(schema, "minItems", js_integer(1));
+    }
     if (field->type == FIELD_SPLIT)
         set_items(schema, "number");
     if (field->type == FIELD_LOSSES)
@@ -239,7 +244,7 @@ struct json *spec_schema_json(void)
     spec_init(&spec);
     spec.model.moe.experts = 1; // so that the defaults of optional sections are in the copy
     spec.model.from.run = string_copy("any");
-    spec.preflight.alltoall.present = spec.slurm.present = true;
+    spec.preflight.alltoall.present = spec.slurm.present = spec.hf_jobs.present = spec.training.rampup_batch_size.present = true;
     struct json *defaults = spec_to_json(&spec);
     spec_release(&spec);
     struct json *schema = describe_section(NULL, defaults, false);

@@ -29,6 +29,16 @@ static bool has_slurm(const struct spec *spec)
     return spec->slurm.present;
 }
 
+static bool has_hf_jobs(const struct spec *spec)
+{
+    return spec->hf_jobs.present;
+}
+
+static bool has_rampup(const struct spec *spec)
+{
+    return spec->training.rampup_batch_size.present;
+}
+
 static bool has_alltoall(const struct spec *spec)
 {
     return spec->preflight.alltoall.present;
@@ -37,6 +47,11 @@ static bool has_alltoall(const struct spec *spec)
 static bool refused_slurm(const struct spec *spec)
 {
     return spec->slurm.present && spec->executor == EXECUTOR_SLURM;
+}
+
+static bool refused_hf_jobs(const struct spec *spec)
+{
+    return spec->hf_jobs.present && spec->executor == EXECUTOR_HF_JOBS;
 }
 
 // An executor that follows from a `slurm:` section is refused there.
@@ -86,6 +101,8 @@ const struct field spec_fields[] = {
 
     {"image", FIELD_SECTION, .help = "container image of the job"},
     {"image.path", FIELD_PATH, AT(image.path), .cannot = "run in a container image", .help = "SquashFS image"},
+    {"image.base", FIELD_STRING, AT(image.base), .cannot = "build an image",
+        .help = "image that `path` is imported from, with its version, such as docker://nvcr.io#nvidia/pytorch:26.06-py3"},
     {"image.mounts", FIELD_STRINGS, AT(image.mounts), .cannot = "mount directories into an image", .help = "HOST:CONTAINER, each"},
 
     {"environment", FIELD_SECTION, .help = "what the job's processes find around them"},
@@ -101,6 +118,19 @@ const struct field spec_fields[] = {
     {"data.manifest", FIELD_PATH, AT(data.manifest), .help = "file of prefixes, one a line"},
     {"data.tokenizer", FIELD_TOKENIZER, AT(data.tokenizer), "byte", .cannot = "tokenise with a tokenizer.json", .refused = refused_tokenizer,
         .help = "`byte` (256 bytes and an end-of-document token) or a tokenizer.json"},
+    {"data.eod_token", FIELD_STRING, AT(data.eod_token), .derived = "the tokenizer's own", .cannot = "end documents with a token of choice",
+        .help = "token after each document, by its text, such as <|end_of_text|>"},
+    {"data.tokenize", FIELD_SECTION, .help = "tokenising as an array of tasks; number and rate stay as they are between tries"},
+    {"data.tokenize.tasks", FIELD_INTEGER, AT(data.tokenize.tasks), "1", 1, 100000, .cannot = "tokenise by several tasks",
+        .help = "tasks of the array, each with a share of the documents and a pair of its own"},
+    {"data.tokenize.sampling_rate", FIELD_SHARE, AT(data.tokenize.sampling_rate), "100%", 0, 1, .cannot = "sample documents",
+        .help = "share of the documents that are kept, drawn at random before tokenising"},
+    {"data.tokenize.document_limit", FIELD_INTEGER, AT(data.tokenize.document_limit), "0", 0, LARGE, .cannot = "tokenise a part of a text",
+        .help = "documents at most, for a first look; 0: all"},
+    {"data.tokenize.cpus_per_task", FIELD_INTEGER, AT(data.tokenize.cpus_per_task), "1", 1, 1 << 12, .cannot = "reserve processors for tokenising",
+        .help = "processors of a task"},
+    {"data.tokenize.memory_per_task", FIELD_BYTES, AT(data.tokenize.memory_per_task), NULL, 0, LARGE, .cannot = "reserve memory for tokenising",
+        .help = "memory of a task"},
     {"data.cache", FIELD_PATH, AT(data.cache), .derived = "beside the data", .help = "directory for sample indices"},
     {"data.split", FIELD_SPLIT, AT(data.split), "100, 0, 0", 0, 1000, .help = "training, validation, test: three shares that add up to 100"},
     {"data.sequence_length", FIELD_INTEGER, AT(data.sequence_length), NULL, 1, 1 << 24, .required = true, .help = "tokens of a sample"},
@@ -149,7 +179,12 @@ const struct field spec_fields[] = {
     {"model.from.step", FIELD_INTEGER, AT(model.from.step), "0", 0, LARGE, .help = "step of the checkpoint; 0: the last complete one"},
 
     {"model.moe", FIELD_SECTION, .present = has_moe, .optional = true, .help = "Mixture of Experts in place of the dense FFN"},
-    {"model.moe.experts", FIELD_INTEGER, AT(model.moe.experts), NULL, 1, 1 << 16, .required = true, .help = "experts of a layer"},
+    {"model.moe.experts", FIELD_INTEGER, AT(model.moe.experts), NULL, 1, 1 << 16, .required = true, .instead = "model.moe.experts_per_layer",
+        .derived = "the largest of experts_per_layer", .help = "experts of a layer"},
+    {"model.moe.experts_per_layer", FIELD_INTEGERS, AT(model.moe.experts_per_layer), NULL, 1, 1 << 16, .cannot = "give layers different numbers of experts",
+        .derived = "experts, in each", .help = "experts of each MoE layer, in order (pyramid)"},
+    {"model.moe.routing", FIELD_CHOICE, AT(model.moe.routing), "top_k", .choices = CHOICES("top_k", "expert_choice"),
+        .cannot = "let experts choose their tokens", .runs = BIT(ROUTING_TOP_K), .help = "who chooses: a token its experts, or an expert its tokens"},
     {"model.moe.top_k", FIELD_INTEGER, AT(model.moe.top_k), "2", 1, 1 << 16, .help = "experts that a token goes to"},
     {"model.moe.expert_ffn_hidden_size", FIELD_INTEGER, AT(model.moe.expert_ffn_hidden_size), NULL, 1, 1 << 22,
         .derived = "model.ffn_hidden_size", .help = "width of an expert"},
@@ -189,8 +224,10 @@ const struct field spec_fields[] = {
         .help = "weigh the shared expert by a gate"},
     {"model.moe.residual", FIELD_BOOLEAN, AT(model.moe.residual), "false", .cannot = "train a residual MoE",
         .help = "dense branch and one expert, mixed by a learned coefficient (DeepSpeed)"},
-    {"model.moe.layer_frequency", FIELD_INTEGER, AT(model.moe.layer_frequency), "1", 1, 1024, .cannot = "mix dense and MoE layers",
-        .help = "experts on layers i with i % layer_frequency == 0"},
+    {"model.moe.layer_frequency", FIELD_INTEGER, AT(model.moe.layer_frequency), "1", 1, 1024,
+        .help = "experts on layers i with i % layer_frequency == 0, dense FFNs on the others"},
+    {"model.moe.layers", FIELD_INTEGERS, AT(model.moe.layers), NULL, 0, 1023, .cannot = "place experts on listed layers",
+        .derived = "by layer_frequency", .help = "layers that have experts, from 0, ascending; the others are dense"},
     {"model.moe.input_jitter", FIELD_NUMBER, AT(model.moe.input_jitter), "0", 0, 1, OPEN_MOST, .cannot = "jitter the router's input",
         .help = "multiply the router's input by 1 +- this; 0: none"},
     {"model.moe.force_balance", FIELD_BOOLEAN, AT(model.moe.force_balance), "false", .cannot = "force balanced routing",
@@ -202,8 +239,25 @@ const struct field spec_fields[] = {
     {"training.micro_batch_size", FIELD_INTEGER, AT(training.micro_batch_size), NULL, 1, 1 << 20, .required = true,
         .help = "samples of one forward pass of a rank"},
     {"training.global_batch_size", FIELD_INTEGER, AT(training.global_batch_size), NULL, 1, 1 << 24, .required = true, .help = "samples of one step"},
+    {"training.rampup_batch_size", FIELD_SECTION, AT(training.rampup_batch_size.present), .present = has_rampup, .optional = true,
+        .cannot = "ramp the batch size up", .refused = has_rampup, .help = "global batches that grow from `start` to `global_batch_size`"},
+    {"training.rampup_batch_size.start", FIELD_INTEGER, AT(training.rampup_batch_size.start), NULL, 1, 1 << 24, .required = true,
+        .help = "samples of the first step"},
+    {"training.rampup_batch_size.increment", FIELD_INTEGER, AT(training.rampup_batch_size.increment), NULL, 1, 1 << 24, .required = true,
+        .help = "samples that a step gains at a time"},
+    {"training.rampup_batch_size.samples", FIELD_INTEGER, AT(training.rampup_batch_size.samples), NULL, 1, 1e15, .required = true,
+        .help = "samples over which the batch grows"},
     {"training.precision", FIELD_CHOICE, AT(training.precision), "fp32", .choices = CHOICES("fp32", "bf16", "fp16"),
         .cannot = "train in another precision than fp32", .runs = BIT(PRECISION_FP32), .help = "precision of parameters and activations"},
+    {"training.loss_scale", FIELD_SECTION, .help = "dynamic loss scaling (fp16)"},
+    {"training.loss_scale.initial", FIELD_NUMBER, AT(training.loss_scale.initial), "4294967296", 0, 0x1p96, OPEN_LEAST, .cannot = "scale the loss",
+        .help = "first scale (2^32)"},
+    {"training.loss_scale.minimum", FIELD_NUMBER, AT(training.loss_scale.minimum), "1", 0, 0x1p96, OPEN_LEAST, .cannot = "scale the loss",
+        .help = "smallest scale"},
+    {"training.loss_scale.window", FIELD_INTEGER, AT(training.loss_scale.window), "1000", 1, 1e9, .cannot = "scale the loss",
+        .help = "steps without overflow after which the scale doubles"},
+    {"training.loss_scale.hysteresis", FIELD_INTEGER, AT(training.loss_scale.hysteresis), "2", 1, 1e6, .cannot = "scale the loss",
+        .help = "steps with overflow until the scale halves; after that, one is enough until it has doubled again"},
     {"training.deterministic", FIELD_BOOLEAN, AT(training.deterministic), "false", .help = "the same bits each time (always so on the CPU)"},
     {"training.seed", FIELD_INTEGER, AT(training.seed), "1234", 0, LARGE, .help = "seed of initial values and of the data order"},
     {"training.recompute", FIELD_SECTION, .help = "activations computed again in the backward pass instead of kept"},
@@ -249,6 +303,8 @@ const struct field spec_fields[] = {
     {"training.validation", FIELD_SECTION, .help = "loss on the validation share of the data"},
     {"training.validation.interval", FIELD_INTEGER, AT(training.validation.interval), "0", 0, 1e12, .help = "iterations between validations; 0: none"},
     {"training.validation.iterations", FIELD_INTEGER, AT(training.validation.iterations), "10", 1, 1e9, .help = "global batches of one validation"},
+    {"training.gpu_sniff_test_interval", FIELD_INTEGER, AT(training.gpu_sniff_test_interval), "0", 0, 1e12, .cannot = "test GPUs during training",
+        .help = "iterations between tests of products and collectives on every GPU, and before the first; 0: none"},
 
     {"parallelism", FIELD_SECTION, .help = "how the model is laid out over ranks; the rest is data parallel"},
     {"parallelism.tensor", FIELD_INTEGER, AT(parallelism.tensor), "1", 1, 1 << 16, .cannot = "split matrices over ranks", .help = "TP"},
@@ -291,7 +347,14 @@ const struct field spec_fields[] = {
     {"slurm.signal", FIELD_STRING, AT(slurm.signal), .help = "sbatch's --signal, such as USR1@120"},
     {"slurm.grace", FIELD_DURATION, AT(slurm.grace), "60s", 0, 86400, .help = "time to save between the stop and the kill"},
 
+    {"hf-jobs", FIELD_SECTION, AT(hf_jobs.present), .present = has_hf_jobs, .optional = true, .cannot = "rent machines", .refused = refused_hf_jobs,
+        .help = "options of hf jobs run"},
+    {"hf-jobs.flavor", FIELD_STRING, AT(hf_jobs.flavor), .required = true, .help = "machine, such as h200x8"},
+    {"hf-jobs.timeout", FIELD_DURATION, AT(hf_jobs.timeout), "30m", 0, 1e9, OPEN_LEAST, .help = "when the machine is taken away"},
+
     {"preflight", FIELD_SECTION, .help = "tests of the machines before training"},
+    {"preflight.image", FIELD_PATH, AT(preflight.image), .derived = "image.path", .cannot = "test in an image of its own",
+        .help = "SquashFS image with the tests"},
     {"preflight.dcgm", FIELD_INTEGER, AT(preflight.dcgm), "0", 0, 4, .cannot = "test GPUs with DCGM", .help = "level of dcgmi diag; 0: none"},
     {"preflight.alltoall", FIELD_SECTION, AT(preflight.alltoall.present), .present = has_alltoall, .optional = true,
         .cannot = "measure all-to-all before training", .refused = has_alltoall, .help = "bandwidth of all-to-all over all ranks"},
@@ -357,11 +420,12 @@ void field_expectation(struct text *out, const struct field *field)
         [FIELD_WORD] = "one of ", [FIELD_INTEGER] = "a whole number", [FIELD_NUMBER] = "a number", [FIELD_BOOLEAN] = "`true` or `false`",
         [FIELD_CHOICE] = "one of ", [FIELD_BYTES] = "a size with its unit, such as 80GB or 8GiB",
         [FIELD_DURATION] = "a time with its unit, such as 30m or 1h30m", [FIELD_SHARE] = "a share, such as 90% or 0.9",
-        [FIELD_STRINGS] = "a list of strings", [FIELD_PAIRS] = "a map of names to strings", [FIELD_SPLIT] = "a list of three numbers",
+        [FIELD_STRINGS] = "a list of strings", [FIELD_INTEGERS] = "a list of whole numbers",
+        [FIELD_PAIRS] = "a map of names to strings", [FIELD_SPLIT] = "a list of three numbers",
         [FIELD_LOSSES] = "a list of {type: …, coefficient: …}", [FIELD_PLAN] = "a map"};
     text_add(out, words[field->type]);
     for (size_t i = 0; field->choices && field->choices[i]; i++)
         text_addf(out, "%s`%s`", i ? ", " : "", field->choices[i]);
-    if (field->type == FIELD_INTEGER || field->type == FIELD_NUMBER)
+    if (field->type == FIELD_INTEGER || field->type == FIELD_INTEGERS || field->type == FIELD_NUMBER)
         add_range(out, field);
 }

@@ -19,6 +19,7 @@ enum field_type {
     FIELD_DURATION,  // double, seconds; 2h, 1h30m
     FIELD_SHARE,     // double 0..1; 90% or 0.9
     FIELD_STRINGS,   // struct spec_list
+    FIELD_INTEGERS,  // struct spec_integers; the range is each item's
     FIELD_PAIRS,     // struct spec_pairs
     FIELD_SPLIT,     // double[3]
     FIELD_LOSSES,    // losses and losses_count of struct spec_moe
@@ -36,6 +37,7 @@ struct field {
     unsigned open;               // enum field_open
     const char *const *choices;  // ends with NULL
     bool required;               // wherever its section is there
+    const char *instead;         // path of a key whose presence makes up for a missing required one
     bool optional;               // FIELD_SECTION: its required keys are wanted only where it is written
     bool internal;               // no key of a file: only in a resolved spec
     const char *derived;         // where the default comes from, for the documentation

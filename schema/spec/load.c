@@ -194,6 +194,25 @@ void spec_file_fault(struct spec_file *file, size_t run, const char *key, bool w
     render(file);
 }
 
+// Whether the row is the path, or within it, or holds it: an unknown key of a section may have meant any of the section's.
+static bool is_of(const struct field *field, const char *path)
+{
+    size_t row = strlen(field->path), length = strlen(path), common = row < length ? row : length;
+    if (strncmp(field->path, path, common) != 0)
+        return false;
+    return row == length || (row > length ? field->path[length] == '.' : field->type == FIELD_SECTION && path[row] == '.');
+}
+
+bool spec_file_is_sound(const struct spec_file *file, size_t run, const char *const *paths)
+{
+    const struct field_state *states = file->book->checks[run].states;
+    for (size_t i = 0; i < spec_fields_count; i++)
+        for (size_t j = 0; paths[j] && (states[i].bad || states[i].faulted); j++)
+            if (is_of(&spec_fields[i], paths[j]))
+                return false;
+    return true;
+}
+
 void spec_file_release(struct spec_file *file)
 {
     struct spec_book *book = file->book;

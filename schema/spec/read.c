@@ -69,8 +69,11 @@ static struct node *inherit(struct spec_book *book, const struct source *source,
         problem_at(&book->problems, base, "`base` expects the path of a spec");
         return NULL;
     }
+    char *name = value_expand(&book->problems, base);
+    if (!name)
+        return NULL;
     char *directory = directory_of(source->path);
-    char *path = strchr(source->path, '/') ? path_join(directory, base->text) : string_copy(base->text);
+    char *path = strchr(source->path, '/') ? path_join(directory, name) : string_copy(name);
     struct node *under = NULL;
     if (book->sources_count >= SPEC_BASE_MAX)
         problem_at(&book->problems, base, "`base`: more than %d files inherit from each other", SPEC_BASE_MAX);
@@ -78,6 +81,7 @@ static struct node *inherit(struct spec_book *book, const struct source *source,
         under = read_file(book, path, base);
     free(path);
     free(directory);
+    free(name);
     return under ? merge_files(book->pool, under, root) : NULL;
 }
 

@@ -43,6 +43,39 @@ void spec_release(struct spec *spec)
     *spec = (struct spec){0};
 }
 
+static int ascending(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t spec_layer_experts(const struct spec *spec, int64_t layer)
+{
+    const struct spec_moe *moe = &spec->model.moe;
+    int64_t index = 0, every = moe->layer_frequency > 0 ? moe->layer_frequency : 1; // index: among the MoE layers
+    if (moe->experts == 0)
+        return 0;
+    if (moe->layers.count) {
+        const int64_t *at = bsearch(&layer, moe->layers.items, moe->layers.count, sizeof *at, ascending);
+        if (!at)
+            return 0;
+        index = at - moe->layers.items;
+    } else if (layer % every) {
+        return 0;
+    } else {
+        index = layer / every;
+    }
+    return index < (int64_t)moe->experts_per_layer.count ? moe->experts_per_layer.items[index] : moe->experts;
+}
+
+int64_t spec_moe_layers(const struct spec *spec)
+{
+    int64_t count = 0;
+    for (int64_t layer = 0; layer < spec->model.layers; layer++)
+        count += spec_layer_experts(spec, layer) > 0;
+    return count;
+}
+
 int64_t spec_world_size(const struct spec *spec)
 {
     return spec->resources.nodes * spec->resources.ranks_per_node;
@@ -88,6 +121,14 @@ static struct json *list_to_json(const struct field *field, const struct spec *s
     return list;
 }
 
+static struct json *integers_to_json(const struct spec_integers *integers)
+{
+    struct json *list = js_array();
+    for (size_t i = 0; i < integers->count; i++)
+        js_append(list, js_integer(integers->items[i]));
+    return list;
+}
+
 // NULL: not set and without a default.
 static struct json *value_to_json(const struct field *field, const struct spec *spec)
 {
@@ -108,6 +149,8 @@ static struct json *value_to_json(const struct field *field, const struct spec *
         return js_string(field->choices[*(const int *)at]);
     case FIELD_LOSSES:
         return losses_to_json(&spec->model.moe);
+    case FIELD_INTEGERS:
+        return ((const struct spec_integers *)at)->count ? integers_to_json(at) : NULL;
     case FIELD_STRINGS:
     case FIELD_PAIRS:
     case FIELD_SPLIT:
@@ -220,6 +263,8 @@ static bool is_default(const struct field *field, const struct spec *spec, const
         return ((const struct spec_list *)at)->count == 0;
     case FIELD_PAIRS:
         return ((const struct spec_pairs *)at)->count == 0;
+    case FIELD_INTEGERS:
+        return ((const struct spec_integers *)at)->count == 0;
     default: // strings without a default
         return !*(char *const *)at;
     }

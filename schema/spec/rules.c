@@ -78,9 +78,74 @@ static void check_model(struct check *check)
         check_at(check, "model.from", false, "`model.from` needs exactly one of `run` and `path`");
 }
 
+// The key that says how many experts a layer has, and their least number.
+static const char *experts_key(const struct check *check)
+{
+    return written(check, "model.moe.experts_per_layer") ? "model.moe.experts_per_layer" : "model.moe.experts";
+}
+
+static int64_t least_experts(const struct spec_moe *moe)
+{
+    int64_t least = moe->experts;
+    for (size_t i = 0; i < moe->experts_per_layer.count; i++)
+        if (moe->experts_per_layer.items[i] < least)
+            least = moe->experts_per_layer.items[i];
+    return least;
+}
+
+// Every layer's experts divided by the same number: the first that leaves a remainder is named.
+static void divides_experts(struct check *check, const char *by, int64_t divisor)
+{
+    const struct spec_moe *moe = &check->spec->model.moe;
+    size_t bad = 0;
+    while (bad < moe->experts_per_layer.count && moe->experts_per_layer.items[bad] % divisor == 0)
+        bad++;
+    if (bad < moe->experts_per_layer.count)
+        divides(check, "model.moe.experts_per_layer", moe->experts_per_layer.items[bad], by, divisor);
+    else
+        divides(check, "model.moe.experts", moe->experts, by, divisor);
+}
+
+// Which layers have experts, and how many each.
+static void check_moe_layers(struct check *check)
+{
+    const struct spec *spec = check->spec;
+    const struct spec_moe *moe = &spec->model.moe;
+    const int64_t *at = moe->layers.items;
+    if (!good(check, "model.moe.layers", "model.moe.layer_frequency", "model.layers", NULL))
+        return;
+    if (moe->layers.count && moe->layer_frequency != 1) {
+        check_at(check, "model.moe.layers", false, "`model.moe.layers` and `model.moe.layer_frequency` both say which layers have experts");
+        return;
+    }
+    for (size_t i = 0; i < moe->layers.count; i++) {
+        if (i && at[i] <= at[i - 1]) {
+            check_at(check, "model.moe.layers", false, "`model.moe.layers` has %" PRId64 " behind %" PRId64 ": each layer once, ascending", at[i], at[i - 1]);
+            return;
+        }
+    }
+    if (moe->layers.count && at[moe->layers.count - 1] >= spec->model.layers) {
+        check_at(check, "model.moe.layers", false, "`model.moe.layers` has %" PRId64 ", and the last of `model.layers` %" PRId64 " is %" PRId64,
+            at[moe->layers.count - 1], spec->model.layers, spec->model.layers - 1);
+        return;
+    }
+    if (!moe->experts_per_layer.count || !good(check, "model.moe.experts_per_layer", NULL))
+        return;
+    if ((int64_t)moe->experts_per_layer.count != spec_moe_layers(spec))
+        check_at(check, "model.moe.experts_per_layer", false, "`model.moe.experts_per_layer` has %zu numbers, and there are %" PRId64 " layers with experts",
+            moe->experts_per_layer.count, spec_moe_layers(spec));
+    int64_t most = 0;
+    for (size_t i = 0; i < moe->experts_per_layer.count; i++)
+        most = moe->experts_per_layer.items[i] > most ? moe->experts_per_layer.items[i] : most;
+    if (moe->experts != most)
+        check_at(check, "model.moe.experts", false, "`model.moe.experts` %" PRId64 " is not the largest of `experts_per_layer`, %" PRId64
+            ": leave it out", moe->experts, most);
+}
+
 static void check_groups(struct check *check)
 {
     const struct spec_moe *moe = &check->spec->model.moe;
+    int64_t least = least_experts(moe);
     if (!good(check, "model.moe.num_groups", "model.moe.group_topk", NULL) || (!moe->num_groups && !moe->group_topk))
         return;
     if (!moe->num_groups || !moe->group_topk) {
@@ -88,21 +153,21 @@ static void check_groups(struct check *check)
             "`model.moe.num_groups` and `model.moe.group_topk` go together");
         return;
     }
-    divides(check, "model.moe.experts", moe->experts, "`model.moe.num_groups`", moe->num_groups);
+    divides_experts(check, "`model.moe.num_groups`", moe->num_groups);
     if (moe->group_topk > moe->num_groups)
         check_at(check, "model.moe.group_topk", false, "`model.moe.group_topk` %" PRId64 " is more than `model.moe.num_groups` %" PRId64,
             moe->group_topk, moe->num_groups);
-    else if (good(check, "model.moe.top_k", NULL) && moe->top_k > moe->group_topk * (moe->experts / moe->num_groups))
+    else if (good(check, "model.moe.top_k", NULL) && moe->top_k > moe->group_topk * (least / moe->num_groups))
         check_at(check, "model.moe.top_k", false,
             "`model.moe.top_k` %" PRId64 " is more than the %" PRId64 " experts of `model.moe.group_topk` %" PRId64 " groups", moe->top_k,
-            moe->group_topk * (moe->experts / moe->num_groups), moe->group_topk);
+            moe->group_topk * (least / moe->num_groups), moe->group_topk);
 }
 
 static void check_moe(struct check *check)
 {
     const struct spec *spec = check->spec;
     const struct spec_moe *moe = &spec->model.moe;
-    if (!good(check, "model.moe", "model.moe.experts", NULL))
+    if (!good(check, "model.moe", "model.moe.experts", "model.moe.experts_per_layer", NULL))
         return;
     if (!written(check, "model.moe")) {
         if (good(check, "parallelism.expert", NULL) && spec->parallelism.expert > 1)
@@ -110,16 +175,17 @@ static void check_moe(struct check *check)
                 spec->parallelism.expert);
         return;
     }
-    if (good(check, "model.moe.top_k", NULL) && moe->top_k > moe->experts)
-        check_at(check, "model.moe.top_k", false, "`model.moe.top_k` %" PRId64 " is more than `model.moe.experts` %" PRId64, moe->top_k,
-            moe->experts);
-    if (good(check, "model.moe.top_k", "model.moe.pre_softmax", "model.moe.score_function", NULL) && moe->top_k == 1 && moe->experts > 1 &&
-        !moe->pre_softmax && moe->score_function == SCORE_SOFTMAX)
+    check_moe_layers(check);
+    if (good(check, "model.moe.top_k", NULL) && moe->top_k > least_experts(moe))
+        check_at(check, "model.moe.top_k", false, "`model.moe.top_k` %" PRId64 " is more than `%s` %" PRId64, moe->top_k, experts_key(check),
+            least_experts(moe));
+    if (good(check, "model.moe.top_k", "model.moe.pre_softmax", "model.moe.score_function", "model.moe.routing", NULL) && moe->top_k == 1 &&
+        moe->experts > 1 && !moe->pre_softmax && moe->score_function == SCORE_SOFTMAX && moe->routing == ROUTING_TOP_K)
         check_at(check, "model.moe.top_k", false,
             "`model.moe.top_k` 1 of %" PRId64 " experts needs `pre_softmax: true`: a softmax over one expert is always 1, and the router would not learn",
             moe->experts);
     if (good(check, "parallelism.expert", NULL))
-        divides(check, "model.moe.experts", moe->experts, "`parallelism.expert`", spec->parallelism.expert);
+        divides_experts(check, "`parallelism.expert`", spec->parallelism.expert);
     if (good(check, "model.moe.expert_ffn_hidden_size", "model.ffn_hidden_size", "parallelism.expert_tensor", "parallelism.tensor", NULL))
         divides(check, "model.moe.expert_ffn_hidden_size", moe->expert_ffn_hidden_size, "expert tensor parallelism",
             spec->parallelism.expert_tensor ? spec->parallelism.expert_tensor : spec->parallelism.tensor);
@@ -133,6 +199,28 @@ static void check_moe(struct check *check)
     if (good(check, "parallelism.tensor", "parallelism.sequence", NULL) && spec->parallelism.tensor > 1 && !spec->parallelism.sequence)
         check_at(check, "parallelism.tensor", false,
             "experts with `parallelism.tensor` %" PRId64 " need `parallelism.sequence: true`", spec->parallelism.tensor);
+}
+
+// Each batch of the ramp is one that the ranks can share.
+static void check_rampup(struct check *check, int64_t once)
+{
+    const struct spec_training *training = &check->spec->training;
+    const struct spec_rampup *ramp = &training->rampup_batch_size;
+    if (!ramp->present || !good(check, "training.rampup_batch_size", "training.rampup_batch_size.start", "training.rampup_batch_size.increment",
+            "training.rampup_batch_size.samples", NULL))
+        return;
+    if (ramp->start > training->global_batch_size) {
+        check_at(check, "training.rampup_batch_size.start", false, "`start` %" PRId64 " is more than `training.global_batch_size` %" PRId64,
+            ramp->start, training->global_batch_size);
+        return;
+    }
+    int64_t growth = training->global_batch_size - ramp->start;
+    if (growth % ramp->increment)
+        check_at(check, "training.rampup_batch_size.increment", false,
+            "`global_batch_size` %" PRId64 " - `start` %" PRId64 " is not divisible by `increment` %" PRId64 " (remainder %" PRId64 ")",
+            training->global_batch_size, ramp->start, ramp->increment, growth % ramp->increment);
+    divides(check, "training.rampup_batch_size.start", ramp->start, "`micro_batch_size` x data-parallel ranks =", once);
+    divides(check, "training.rampup_batch_size.increment", ramp->increment, "`micro_batch_size` x data-parallel ranks =", once);
 }
 
 static void check_batch(struct check *check, int64_t data_parallel)
@@ -149,6 +237,7 @@ static void check_batch(struct check *check, int64_t data_parallel)
             training->global_batch_size, training->micro_batch_size, data_parallel, once, training->global_batch_size % once);
         return;
     }
+    check_rampup(check, once);
     if (good(check, "parallelism.virtual_pipeline", NULL) && parallel->virtual_pipeline > 1) {
         if (parallel->pipeline == 1)
             check_at(check, "parallelism.virtual_pipeline", false, "`parallelism.virtual_pipeline` %" PRId64 " needs `parallelism.pipeline` above 1",
@@ -254,6 +343,51 @@ static void check_learning_rate(struct check *check)
         check_at(check, "training.learning_rate.decay_iterations", true, "`decay_iterations` is used by `schedule: wsd` only");
 }
 
+static void check_loss_scale(struct check *check)
+{
+    static const char *const keys[] = {"training.loss_scale.initial", "training.loss_scale.minimum", "training.loss_scale.window",
+        "training.loss_scale.hysteresis"};
+    const struct spec_loss_scale *scale = &check->spec->training.loss_scale;
+    if (good(check, keys[0], keys[1], NULL) && scale->minimum > scale->initial)
+        check_at(check, keys[1], false, "`minimum` %.15g is more than `initial` %.15g", scale->minimum, scale->initial);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && good(check, "training.precision", NULL); i++)
+        if (written(check, keys[i]) && check->spec->training.precision != PRECISION_FP16)
+            check_at(check, keys[i], true, "`%s` is used by `precision: fp16` only", keys[i]);
+}
+
+static void check_tokenize(struct check *check)
+{
+    static const char *const keys[] = {"data.tokenize.tasks", "data.tokenize.sampling_rate", "data.tokenize.document_limit",
+        "data.tokenize.cpus_per_task", "data.tokenize.memory_per_task"};
+    const struct spec_data *data = &check->spec->data;
+    if (good(check, "data.tokenize.sampling_rate", NULL) && !(data->tokenize.sampling_rate > 0))
+        check_at(check, "data.tokenize.sampling_rate", false, "`data.tokenize.sampling_rate` leaves no documents");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && good(check, "data.text", NULL); i++)
+        if (written(check, keys[i]) && !data->text)
+            check_at(check, keys[i], true, "`%s` is used with `data.text` only", keys[i]);
+}
+
+static void check_hf_jobs(struct check *check)
+{
+    const struct spec *spec = check->spec;
+    if (good(check, "hf-jobs", "executor", NULL) && spec->hf_jobs.present && spec->executor != EXECUTOR_HF_JOBS)
+        check_at(check, "hf-jobs", true, "the keys of `hf-jobs` are not used by this `executor`");
+    if (good(check, "hf-jobs", "hf-jobs.timeout", "resources.time_limit", NULL) && spec->hf_jobs.present && spec->executor == EXECUTOR_HF_JOBS &&
+        spec->resources.time_limit > spec->hf_jobs.timeout)
+        check_at(check, "hf-jobs.timeout", true, "the machine is taken away after %.15g s, before `resources.time_limit` %.15g s", spec->hf_jobs.timeout,
+            spec->resources.time_limit);
+}
+
+static void check_image(struct check *check)
+{
+    const char *base = check->spec->image.base;
+    if (!base || !good(check, "image.base", NULL))
+        return;
+    const char *slash = strrchr(base, '/'), *name = slash ? slash + 1 : base, *tag = strchr(name, ':');
+    if (!tag || !tag[1] || strcmp(tag, ":latest") == 0)
+        check_at(check, "image.base", false, "`image.base` needs a tag with a version, not %s: what it names must not change", tag && tag[1] ? "`latest`" : "none");
+}
+
 static void check_resources(struct check *check)
 {
     const struct spec *spec = check->spec;
@@ -271,32 +405,49 @@ static void check_resources(struct check *check)
 enum { EXPERTS_MAX = 1 << 18 }; // over all layers: each has a row or three in the parameter table
 
 // Sizes that no machine holds: refused here, so that the arithmetic behind a plan stays within its integers.
-static void check_sizes(struct check *check)
+static void check_model_size(struct check *check, double heads, double ffn)
 {
-    static const double parameters_max = 1e14, values_max = 1e15, tokens_max = 1e17;
-    const struct spec *spec = check->spec;
-    const struct spec_model *model = &spec->model;
-    if (!good(check, "model", "model.layers", "model.hidden_size", "model.ffn_hidden_size", "model.attention_heads", "model.kv_heads",
-            "model.head_dim", "model.vocab_size", "model.moe", "model.moe.experts", "model.moe.expert_ffn_hidden_size", "model.moe.top_k",
-            "data.sequence_length", "training.micro_batch_size", "training.global_batch_size", "training.iterations", "parallelism.expert", NULL))
-        return;
+    static const double parameters_max = 1e14;
+    const struct spec_model *model = &check->spec->model;
     double layers = (double)model->layers, hidden = (double)model->hidden_size, experts = (double)model->moe.experts;
-    double heads = (double)(model->attention_heads + model->kv_heads) * (double)model->head_dim;
-    double ffn = experts > 0 ? (double)model->moe.expert_ffn_hidden_size : (double)model->ffn_hidden_size;
     double parameters = layers * hidden * (2 * heads + 3 * ffn * (experts > 0 ? experts : 1) + experts) + 2 * hidden * (double)model->vocab_size;
-    double tokens = (double)spec->training.micro_batch_size * (double)spec->data.sequence_length;
-    double rows = experts > 0 ? (double)model->moe.top_k * (double)spec->parallelism.expert : 1;
-    double values = tokens * (layers * (8 * hidden + 4 * heads + rows * (4 * hidden + 4 * ffn)) + 2 * (double)model->vocab_size) +
-        tokens * (double)model->attention_heads * (double)spec->data.sequence_length * layers;
-    double all = (double)spec->training.iterations * (double)spec->training.global_batch_size * (double)spec->data.sequence_length;
     if (parameters > parameters_max)
         check_at(check, "model", false, "the model has about %.1e parameters; %.0e are the most", parameters, parameters_max);
     if (layers * experts > EXPERTS_MAX)
         check_at(check, "model.moe.experts", false, "%" PRId64 " experts in each of %" PRId64 " layers; %d over all layers are the most",
             model->moe.experts, model->layers, EXPERTS_MAX);
+}
+
+static void check_batch_size(struct check *check, double heads, double ffn)
+{
+    static const double values_max = 1e15;
+    const struct spec *spec = check->spec;
+    const struct spec_model *model = &spec->model;
+    double layers = (double)model->layers, hidden = (double)model->hidden_size, length = (double)spec->data.sequence_length;
+    double tokens = (double)spec->training.micro_batch_size * length;
+    double rows = model->moe.experts > 0 ? (double)model->moe.top_k * (double)spec->parallelism.expert : 1;
+    double values = tokens * (layers * (8 * hidden + 4 * heads + rows * (4 * hidden + 4 * ffn)) + 2 * (double)model->vocab_size) +
+        tokens * (double)model->attention_heads * length * layers;
     if (values > values_max)
         check_at(check, "training.micro_batch_size", false, "a micro batch has about %.1e activations; %.0e are the most", values, values_max);
-    if (all > tokens_max)
+}
+
+static void check_sizes(struct check *check)
+{
+    static const double tokens_max = 1e17;
+    const struct spec *spec = check->spec;
+    const struct spec_model *model = &spec->model;
+    double heads = (double)(model->attention_heads + model->kv_heads) * (double)model->head_dim;
+    double ffn = model->moe.experts > 0 ? (double)model->moe.expert_ffn_hidden_size : (double)model->ffn_hidden_size;
+    double all = (double)spec->training.iterations * (double)spec->training.global_batch_size * (double)spec->data.sequence_length;
+    bool sized = good(check, "model", "model.layers", "model.hidden_size", "model.ffn_hidden_size", "model.attention_heads", "model.kv_heads",
+        "model.head_dim", "model.vocab_size", "model.moe", "model.moe.experts", "model.moe.experts_per_layer",
+        "model.moe.expert_ffn_hidden_size", NULL);
+    if (sized)
+        check_model_size(check, heads, ffn);
+    if (sized && good(check, "model.moe.top_k", "data.sequence_length", "training.micro_batch_size", "parallelism.expert", NULL))
+        check_batch_size(check, heads, ffn);
+    if (good(check, "data.sequence_length", "training.global_batch_size", "training.iterations", NULL) && all > tokens_max)
         check_at(check, "training.iterations", false, "the run trains on %.1e tokens; %.0e are the most", all, tokens_max);
 }
 
@@ -310,5 +461,9 @@ void check_rules(struct check *check)
     check_sequence(check);
     check_data(check);
     check_learning_rate(check);
+    check_loss_scale(check);
+    check_tokenize(check);
+    check_image(check);
+    check_hf_jobs(check);
     check_resources(check);
 }

@@ -15,6 +15,11 @@ struct spec_list {  // list of strings
     size_t count;
 };
 
+struct spec_integers {
+    int64_t *items;
+    size_t count;
+};
+
 struct spec_pairs { // map of string to string, in the order of the file
     char **keys;
     char **values;
@@ -32,6 +37,7 @@ enum spec_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 };
 enum spec_dispatcher { DISPATCHER_ALLTOALL, DISPATCHER_ALLGATHER, DISPATCHER_FLEX };
 enum spec_router_dtype { ROUTER_FP32, ROUTER_BF16, ROUTER_FP64 };
 enum spec_score { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SQRTSOFTPLUS };
+enum spec_routing { ROUTING_TOP_K, ROUTING_EXPERT_CHOICE };
 enum spec_drop_policy { DROP_PROBS, DROP_POSITION };
 enum spec_moe_loss { MOE_LOSS_AUX, MOE_LOSS_SEQ_AUX, MOE_LOSS_GLOBAL_AUX, MOE_LOSS_Z };
 enum spec_schedule { SCHEDULE_CONSTANT, SCHEDULE_WSD, SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_INVERSE_SQUARE_ROOT };
@@ -48,7 +54,9 @@ struct spec_moe_loss_term {
 };
 
 struct spec_moe { // present if experts > 0
-    int64_t experts;                 // E; 0: a dense model
+    int64_t experts;                 // E; 0: a dense model; the most of any layer where they differ
+    struct spec_integers experts_per_layer; // one a MoE layer; empty: `experts` in each
+    enum spec_routing routing;
     int64_t top_k;                   // k
     int64_t expert_ffn_hidden_size;  // default: model.ffn_hidden_size
     enum spec_dispatcher dispatcher;
@@ -71,6 +79,7 @@ struct spec_moe { // present if experts > 0
     bool shared_expert_gate;
     bool residual;
     int64_t layer_frequency;         // MoE on layers i with i % layer_frequency == 0
+    struct spec_integers layers;     // MoE on these layers, from 0, ascending; empty: by layer_frequency
     double input_jitter;             // 0: none
     bool force_balance;
     bool per_layer_metrics;
@@ -107,6 +116,14 @@ struct spec_data {
     char *prefix;                    // a Megatron pair PREFIX.bin / PREFIX.idx
     char *manifest;                  // a file of prefixes, one a line
     char *tokenizer;                 // "byte" or a tokenizer.json
+    char *eod_token;                 // the token that ends a document, by its text; NULL: the tokenizer's own
+    struct spec_tokenize {           // as an array of tasks
+        int64_t tasks;
+        double sampling_rate;        // share of the documents that are kept, 0..1
+        int64_t document_limit;      // 0: none
+        int64_t cpus_per_task;
+        int64_t memory_per_task;     // bytes; 0: not stated
+    } tokenize;
     char *cache;                     // directory for sample indices; NULL: beside the data
     double split[3];
     int64_t sequence_length;
@@ -115,7 +132,9 @@ struct spec_data {
 
 struct spec_training {
     int64_t iterations, micro_batch_size, global_batch_size;
+    struct spec_rampup { bool present; int64_t start, increment, samples; } rampup_batch_size; // grows from start to global_batch_size
     enum spec_precision precision;
+    struct spec_loss_scale { double initial, minimum; int64_t window, hysteresis; } loss_scale; // dynamic, for fp16
     bool deterministic;
     int64_t seed;
     struct spec_recompute_keys { enum spec_recompute granularity; enum spec_recompute_method method; int64_t layers; } recompute;
@@ -131,6 +150,7 @@ struct spec_training {
         double expert_peak;          // 0: as peak
     } learning_rate;
     struct spec_validation { int64_t interval, iterations; } validation; // interval 0: none
+    int64_t gpu_sniff_test_interval; // iterations; 0: none
 };
 
 struct spec_parallelism {
@@ -158,7 +178,14 @@ struct spec_slurm {
     double grace;                    // seconds
 };
 
+struct spec_hf_jobs {
+    bool present;                    // the file has an `hf-jobs:` section
+    char *flavor;
+    double timeout;                  // seconds
+};
+
 struct spec_preflight {
+    char *image;                     // the diagnostic image; NULL: image.path
     int64_t dcgm;                    // level 1..4; 0: none
     struct spec_alltoall { int64_t size; int64_t iterations; double at_least; bool present; } alltoall; // size in bytes, at_least 0..1
 };
@@ -171,7 +198,7 @@ struct spec {
     enum spec_executor executor;
     char *question;                  // first comment of the file, shown on the compare page; may be NULL
     struct spec_code { char *path, *commit; } code;
-    struct spec_image { char *path; struct spec_list mounts; } image;
+    struct spec_image { char *path, *base; struct spec_list mounts; } image; // base: what path is imported from
     struct spec_environment { struct spec_pairs variables; struct spec_list modules; } environment;
     struct spec_data data;
     struct spec_model model;
@@ -179,6 +206,7 @@ struct spec {
     struct spec_parallelism parallelism;
     struct spec_resources resources;
     struct spec_slurm slurm;
+    struct spec_hf_jobs hf_jobs;     // the section `hf-jobs`
     struct spec_preflight preflight;
     struct spec_checkpoint { int64_t interval, keep; } checkpoint; // interval 0: only at a stop; keep 0: all
     struct spec_logging { int64_t interval; bool expert_load; } logging;
@@ -223,6 +251,10 @@ void spec_file_release(struct spec_file *file);
 void spec_file_fault(struct spec_file *file, size_t run, const char *key, bool warning, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+// Whether all these keys and sections of runs[run] (the list ends with NULL) parsed and no rule found fault with them: whether they may be
+// reasoned about although the file has errors elsewhere.
+bool spec_file_is_sound(const struct spec_file *file, size_t run, const char *const *paths);
+
 // ---- a single resolved spec ----
 
 // Every key of the table that is set or has a default, nested as in the file, so that it can be read back.
@@ -244,5 +276,7 @@ static inline bool spec_is_moe(const struct spec *spec)
 {
     return spec->model.moe.experts > 0;
 }
+int64_t spec_layer_experts(const struct spec *spec, int64_t layer); // 0: the layer's FFN is dense
+int64_t spec_moe_layers(const struct spec *spec);         // layers with experts
 int64_t spec_world_size(const struct spec *spec);         // ranks: nodes × ranks_per_node
 int64_t spec_data_parallel_size(const struct spec *spec); // world / (TP·PP·CP)

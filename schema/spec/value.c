@@ -82,8 +82,10 @@ static bool in_range(const struct field *field, double value)
     return high_enough && low_enough;
 }
 
-static bool convert_integer(struct check *check, const struct field *field, const struct node *node)
+bool value_integer(struct check *check, const struct field *field, const struct node *node, int64_t *number)
 {
+    if (node->kind != NODE_SCALAR || node_is_null(node))
+        return value_refuse(check, field, node, NULL);
     const char *text = node->text, *at = text + (*text == '-' || *text == '+');
     if (!node->plain)
         return value_refuse(check, field, node, "numbers stand without quotes");
@@ -93,7 +95,7 @@ static bool convert_integer(struct check *check, const struct field *field, cons
     long long value = strtoll(text, NULL, 10);
     if (errno || !in_range(field, (double)value))
         return value_refuse(check, field, node, NULL);
-    *(int64_t *)field_at(field, check->spec) = value;
+    *number = value;
     return true;
 }
 
@@ -238,12 +240,13 @@ static bool convert_share(struct check *check, const struct field *field, const 
 
 bool value_convert(struct check *check, const struct field *field, const struct node *node)
 {
-    bool scalar = field->type != FIELD_STRINGS && field->type != FIELD_PAIRS && field->type != FIELD_SPLIT && field->type != FIELD_LOSSES;
+    bool scalar = field->type != FIELD_STRINGS && field->type != FIELD_INTEGERS && field->type != FIELD_PAIRS && field->type != FIELD_SPLIT &&
+        field->type != FIELD_LOSSES;
     if (scalar && (node->kind != NODE_SCALAR || node_is_null(node)))
         return value_refuse(check, field, node, NULL);
     switch (field->type) {
     case FIELD_INTEGER:
-        return convert_integer(check, field, node);
+        return value_integer(check, field, node, field_at(field, check->spec));
     case FIELD_NUMBER:
         return convert_number(check, field, node);
     case FIELD_BOOLEAN:

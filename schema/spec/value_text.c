@@ -9,7 +9,7 @@
 enum { LIST_MAX = 1024 }; // items of a list or a map of strings
 
 // What stands for the dollar sign at *at: moves *at behind it. false, with the fault recorded.
-static bool expand_dollar(struct check *check, const struct node *node, const char **at, struct text *out)
+static bool expand_dollar(struct problems *problems, const struct node *node, const char **at, struct text *out)
 {
     const char *end = (*at)[1] == '{' ? strchr(*at, '}') : NULL;
     if ((*at)[1] == '$') {
@@ -18,7 +18,7 @@ static bool expand_dollar(struct check *check, const struct node *node, const ch
         return true;
     }
     if (!end) {
-        problem_at(check->problems, node, "a lone `$`: write ${NAME} for an environment variable, $$ for a dollar sign");
+        problem_at(problems, node, "a lone `$`: write ${NAME} for an environment variable, $$ for a dollar sign");
         return false;
     }
     char *name = string_format("%.*s", (int)(end - *at - 2), *at + 2);
@@ -26,14 +26,14 @@ static bool expand_dollar(struct check *check, const struct node *node, const ch
     if (value)
         text_add(out, value);
     else
-        problem_at(check->problems, node, "the environment has no variable `%.60s`", name);
+        problem_at(problems, node, "the environment has no variable `%.60s`", name);
     free(name);
     *at = end + 1;
     return value != NULL;
 }
 
-// The string with variables replaced, free()d by the caller; NULL with the fault recorded. A resolved spec's strings are final.
-static char *expand(struct check *check, const struct node *node)
+// A resolved spec's strings are final.
+char *value_expand(struct problems *problems, const struct node *node)
 {
     if (node->source->json)
         return string_copy(node->text);
@@ -45,10 +45,10 @@ static char *expand(struct check *check, const struct node *node)
         text_add_bytes(&out, at, plain);
         at += plain;
         if (*at)
-            good = expand_dollar(check, node, &at, &out);
+            good = expand_dollar(problems, node, &at, &out);
     }
     if (good && out.overflowed) {
-        problem_at(check->problems, node, "longer than 65536 bytes once variables are replaced");
+        problem_at(problems, node, "longer than 65536 bytes once variables are replaced");
         good = false;
     }
     char *string = text_take(&out);
@@ -76,7 +76,7 @@ static bool store(struct check *check, const struct field *field, char *string)
 
 static bool convert_path(struct check *check, const struct field *field, const struct node *node)
 {
-    char *string = expand(check, node);
+    char *string = value_expand(check->problems, node);
     if (!string)
         return false;
     const char *why = !*string ? "it is empty" : string[0] == '~' ? "`~` is not replaced; write ${HOME}" : NULL;
@@ -94,7 +94,7 @@ static bool convert_path(struct check *check, const struct field *field, const s
 
 static bool convert_string(struct check *check, const struct field *field, const struct node *node)
 {
-    char *string = expand(check, node);
+    char *string = value_expand(check->problems, node);
     if (!string)
         return false;
     if (field->type == FIELD_NAME && !name_is_valid(string)) {
@@ -141,7 +141,7 @@ static bool convert_strings(struct check *check, const struct field *field, cons
         if (item->kind != NODE_SCALAR || node_is_null(item))
             problem_at(check->problems, item, "`%s`: each item is a string", field->path);
         else
-            string = expand(check, item);
+            string = value_expand(check->problems, item);
         if (string)
             list.items[list.count++] = string;
         else
@@ -149,6 +149,25 @@ static bool convert_strings(struct check *check, const struct field *field, cons
     }
     value_release(field, check->spec);
     *(struct spec_list *)field_at(field, check->spec) = list;
+    return good;
+}
+
+static bool convert_integers(struct check *check, const struct field *field, const struct node *node)
+{
+    bool good = true;
+    if (node->count == 0)
+        return value_refuse(check, field, node, "it is empty");
+    struct spec_integers list = {.items = allocate(node->count, sizeof *list.items)};
+    for (; list.count < node->count; list.count++) {
+        struct field item = *field;
+        char *path = string_format("%s[%zu]", field->path, list.count);
+        item.path = path;
+        item.type = FIELD_INTEGER;
+        good = value_integer(check, &item, node->items[list.count], &list.items[list.count]) && good;
+        free(path);
+    }
+    value_release(field, check->spec);
+    *(struct spec_integers *)field_at(field, check->spec) = list;
     return good;
 }
 
@@ -172,7 +191,7 @@ static bool convert_pairs(struct check *check, const struct field *field, const 
         else if (item->kind != NODE_SCALAR || node_is_null(item))
             problem_at(check->problems, item, "`%s.%.60s` expects a string", field->path, key->text);
         else
-            string = expand(check, item);
+            string = value_expand(check->problems, item);
         if (string) {
             pairs.keys[pairs.count] = string_copy(key->text);
             pairs.values[pairs.count++] = string;
@@ -264,7 +283,8 @@ static bool convert_losses(struct check *check, const struct node *node)
 bool value_convert_text(struct check *check, const struct field *field, const struct node *node)
 {
     bool map = field->type == FIELD_PAIRS;
-    bool list = field->type == FIELD_STRINGS || field->type == FIELD_SPLIT || field->type == FIELD_LOSSES;
+    bool list = field->type == FIELD_STRINGS || field->type == FIELD_SPLIT || field->type == FIELD_LOSSES ||
+        field->type == FIELD_INTEGERS;
     if ((map && node->kind != NODE_MAP) || (list && node->kind != NODE_LIST))
         return value_refuse(check, field, node, NULL);
     if ((map || list) && node->count > LIST_MAX)
@@ -278,6 +298,8 @@ bool value_convert_text(struct check *check, const struct field *field, const st
         return convert_choice(check, field, node);
     case FIELD_STRINGS:
         return convert_strings(check, field, node);
+    case FIELD_INTEGERS:
+        return convert_integers(check, field, node);
     case FIELD_PAIRS:
         return convert_pairs(check, field, node);
     case FIELD_SPLIT:
@@ -297,6 +319,10 @@ void value_release(const struct field *field, struct spec *spec)
             free(list->items[i]);
         free(list->items);
         *list = (struct spec_list){0};
+    } else if (field->type == FIELD_INTEGERS) {
+        struct spec_integers *list = field_at(field, spec);
+        free(list->items);
+        *list = (struct spec_integers){0};
     } else if (field->type == FIELD_PAIRS) {
         struct spec_pairs *pairs = field_at(field, spec);
         for (size_t i = 0; i < pairs->count; i++) {

@@ -22,6 +22,7 @@ BITS = {
     "model.ffn_hidden_size": 96, "model.layers": 3, "model.hidden_size": 64, "model.attention_heads": 8, "model.kv_heads": 4, "model.head_dim": 16,
     "model.vocab_size": 300, "model.tied_embeddings": False, "model.norm_epsilon": 1e-2, "model.rope_base": 500.0, "model.init.std": 0.05,
     "model.moe.experts": 8, "model.moe.top_k": 3, "model.moe.expert_ffn_hidden_size": 64, "model.moe.pre_softmax": True,
+    "model.moe.layer_frequency": 2,
     "model.moe.losses": [{"type": "aux_loss", "coefficient": 0.5}], "model.moe.per_layer_metrics": False,
     "training.iterations": 7, "training.micro_batch_size": 1, "training.global_batch_size": 4, "training.seed": 77,
     "training.optimizer.beta1": 0.5, "training.optimizer.beta2": 0.5, "training.optimizer.eps": 1e-2, "training.optimizer.weight_decay": 0.5,
@@ -44,17 +45,22 @@ ALWAYS = {"training.deterministic": True, "model.moe.grouped_gemm": True}
 DAEMON = {"code.path", "code.commit", "environment.variables", "resources.time_limit", "resources.gpu_memory", "data.text", "data.document",
           "data.json_key", "data.prefix", "data.manifest", "data.tokenizer", "model.from.run", "model.from.path", "model.from.step",
           "slurm.partition", "slurm.account", "slurm.qos", "slurm.reservation", "slurm.constraint", "slurm.nodelist", "slurm.exclude", "slurm.mpi",
-          "slurm.exclusive", "slurm.requeue", "slurm.signal", "slurm.grace"}
+          "slurm.exclusive", "slurm.requeue", "slurm.signal", "slurm.grace", "hf-jobs.flavor", "hf-jobs.timeout"}
 
 # Other values of keys that must be refused: any value but the default will do.
 OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), "boolean": lambda p: not p.get("default", False),
          "integer": lambda p: max(p.get("minimum", 1), 2), "number": lambda p: 0.5, "string": lambda p: "word", "array": lambda p: ["/a:/a"]}
 SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep": {"grid": {"training.seed": [1, 2]}}, "stages": {"a": {"kind": "check"}},
            "retry": {"limit": 1}, "preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
-           "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2}
+           "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2,
+           "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1], "training.loss_scale.minimum": 2, "training.loss_scale.initial": 2,
+           "training.loss_scale.hysteresis": 3, "image.base": "docker://a/b:1.2",
+           "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}
 
 # Keys that a rule ties to others: set together with these.
+RAMP = {"training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 100}}}
 WITH = {
+    "training.rampup_batch_size.start": RAMP, "training.rampup_batch_size.increment": RAMP, "training.rampup_batch_size.samples": RAMP,
     "model.moe.expert_bias": {"model": {"moe": {"score_function": "sigmoid"}}}, "model.moe.num_groups": {"model": {"moe": {"group_topk": 1}}},
     "model.moe.group_topk": {"model": {"moe": {"num_groups": 2}}}, "model.moe.pad_to_capacity": {"model": {"moe": {"capacity_factor": 1.5}}},
     "model.moe.shared_expert_gate": {"model": {"moe": {"shared_expert_size": 32}}},

@@ -245,6 +245,67 @@ static void test_json(void **state)
     js_free(json);
 }
 
+// Layers with different numbers of experts (pyramid), and layers listed instead of counted: sums of layers that are planned otherwise.
+static void test_experts_by_layer(void **state)
+{
+    (void)state;
+    int64_t pyramid[] = {16, 8, 4, 4}, odd[] = {1, 3};
+    struct spec spec = small(true), uniform = small(true);
+    spec.model.moe.experts_per_layer = (struct spec_integers){pyramid, 4};
+    int64_t total = 0, held = 0, active = 0;
+    for (size_t i = 0; i < 4; i++) {
+        uniform.model.moe.experts = pyramid[i];
+        struct plan plan = plan_of(&uniform);
+        total += plan.parameters.total;
+        active += plan.parameters.active;
+        held += plan.memory.state;
+    }
+    struct plan plan = plan_of(&spec);
+    assert_int_equal(plan.parameters.total, total / 4);
+    assert_int_equal(plan.parameters.active, active / 4);
+    assert_int_equal(plan.memory.state, held / 4);
+    uniform.model.moe.experts = 16;
+    struct plan most = plan_of(&uniform);
+    assert_int_equal(plan.volume.alltoall_rows, most.volume.alltoall_rows);
+    assert_true(plan.memory.activations_balanced < most.memory.activations_balanced);
+    assert_true(plan.memory.activations_worst < most.memory.activations_worst); // four experts, two a rank: fewer of top-4 can meet
+    assert_int_equal(plan.memory.dispatch_worst, most.memory.dispatch_worst);
+
+    spec = small(true), uniform = small(true);
+    spec.model.moe.layers = (struct spec_integers){odd, 2};
+    uniform.model.moe.layer_frequency = 2;
+    struct plan listed = plan_of(&spec), counted = plan_of(&uniform);
+    assert_int_equal(listed.parameters.total, counted.parameters.total);
+    assert_true(listed.flops_per_token == counted.flops_per_token);
+    assert_int_equal(listed.memory.total_worst, counted.memory.total_worst);
+    assert_int_equal(listed.volume.alltoall_total, counted.volume.alltoall_total);
+    assert_true(listed.parameters.total < most.parameters.total);
+}
+
+// Against the ramp as Megatron walks it: sample counts decide each step's batch.
+static void test_batch_ramp(void **state)
+{
+    (void)state;
+    uint64_t random = 11;
+    for (int i = 0; i < 200; i++) {
+        struct spec spec = small(false);
+        struct spec_rampup *ramp = &spec.training.rampup_batch_size;
+        int64_t stages = pick(&random, 1, 9), iteration = 1, seen = 0;
+        spec.training.micro_batch_size = 2; // of two ranks
+        *ramp = (struct spec_rampup){true, 4 * pick(&random, 1, 5), 4 * pick(&random, 1, 3), pick(&random, 1, 4000)};
+        spec.training.global_batch_size = ramp->start + stages * ramp->increment;
+        for (; iteration < 400; iteration++) {
+            assert_int_equal(samples_before(&spec, iteration), seen);
+            int64_t stage = seen * stages / ramp->samples;
+            seen += ramp->start + (stage < stages ? stage : stages) * ramp->increment;
+        }
+        spec.training.iterations = iteration - 1;
+        assert_int_equal(plan_of(&spec).tokens_total, seen * spec.data.sequence_length);
+    }
+    struct spec spec = small(false);
+    assert_int_equal(samples_before(&spec, 11), 320);
+}
+
 static void test_what_cannot_be_planned(void **state)
 {
     (void)state;
@@ -269,7 +330,7 @@ int main(void)
         cmocka_unit_test(test_state_is_cut), cmocka_unit_test(test_the_worker_allocates_what_is_planned),
         cmocka_unit_test(test_random_models_are_allocated_as_planned),
         cmocka_unit_test(test_volume_of_the_small_one), cmocka_unit_test(test_recomputation_saves), cmocka_unit_test(test_json),
-        cmocka_unit_test(test_what_cannot_be_planned),
+        cmocka_unit_test(test_what_cannot_be_planned), cmocka_unit_test(test_experts_by_layer), cmocka_unit_test(test_batch_ramp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

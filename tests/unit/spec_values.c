@@ -41,6 +41,7 @@ static void test_first_run_cpu(void **state)
     assert_int_equal(dense->executor, EXECUTOR_LOCAL);
     assert_int_equal(spec_world_size(moe), 2);
     assert_int_equal(spec_data_parallel_size(moe), 2);
+    assert_true(moe->model.moe.grouped_gemm);
     assert_true(dense->training.learning_rate.peak > dense->training.learning_rate.minimum);
     assert_int_equal(dense->training.learning_rate.schedule, SCHEDULE_WSD);
     assert_true(dense->training.optimizer.eps == 1e-8);
@@ -299,20 +300,24 @@ static void test_warnings_of_absent_inputs(void **state)
 
 #define EVERY_KEY \
     "project: every\noutput: out\nengine: megatron\nexecutor: hf-jobs\n" \
-    "code: {path: c, commit: abc}\nimage: {path: i.sqsh, mounts: ['/a:/b', '/c:/d']}\n" \
+    "code: {path: c, commit: abc}\nimage: {path: i.sqsh, base: 'docker://nvcr.io#nvidia/pytorch:26.06-py3', mounts: ['/a:/b', '/c:/d']}\n" \
     "environment: {variables: {A: '1', B: two}, modules: [cuda, mpi]}\n" \
     "data: {text: text.txt, document: line, json_key: body, tokenizer: t.json, cache: k, split: [80, 15, 5], sequence_length: 128,\n" \
-    "  eod_mask_loss: true, reset_position_ids: true, reset_attention_mask: true}\n" \
+    "  eod_mask_loss: true, reset_position_ids: true, reset_attention_mask: true, eod_token: <|end_of_text|>,\n" \
+    "  tokenize: {tasks: 100, sampling_rate: 7.4%, document_limit: 1000, cpus_per_task: 12, memory_per_task: 24GB}}\n" \
     "model: {layers: 4, hidden_size: 64, ffn_hidden_size: 96, attention_heads: 8, kv_heads: 4, head_dim: 16, vocab_size: 300,\n" \
     "  tied_embeddings: true, norm: layernorm, norm_epsilon: 1e-6, activation: gelu, position: learned, rope_base: 500000,\n" \
     "  rope_scaling_factor: 8, bias: true, qk_norm: true, attention_window: 32, attention_dropout: 0.1, hidden_dropout: 0.2,\n" \
     "  init: {std: 0.01}, from: {run: other, step: 20},\n" \
-    "  moe: {experts: 8, top_k: 3, expert_ffn_hidden_size: 32, dispatcher: flex, grouped_gemm: true, router_dtype: fp64,\n" \
+    "  moe: {experts: 16, experts_per_layer: [8, 16], routing: expert_choice, top_k: 3,\n" \
+    "    expert_ffn_hidden_size: 32, dispatcher: flex, grouped_gemm: true, router_dtype: fp64,\n" \
     "    losses: [{type: aux_loss, coefficient: 1e-2}, {type: z_loss, coefficient: 0.001}], score_function: sigmoid, pre_softmax: true,\n" \
     "    scaling_factor: 2.5, expert_bias: true, bias_update_rate: 1e-2, num_groups: 4, group_topk: 2, capacity_factor: 1.25,\n" \
     "    eval_capacity_factor: 2, min_capacity: 4, drop_policy: position, pad_to_capacity: true, shared_expert_size: 16,\n" \
     "    shared_expert_gate: true, residual: true, layer_frequency: 2, input_jitter: 0.01, force_balance: true, per_layer_metrics: true}}\n" \
     "training: {iterations: 10, micro_batch_size: 2, global_batch_size: 32, precision: bf16, deterministic: true, seed: 5,\n" \
+    "  rampup_batch_size: {start: 8, increment: 12, samples: 1000}, gpu_sniff_test_interval: 20,\n" \
+    "  loss_scale: {initial: 65536, minimum: 2, window: 500, hysteresis: 3},\n" \
     "  recompute: {granularity: full, method: block, layers: 2}, cross_entropy_fusion: te, distributed_optimizer: true,\n" \
     "  overlap: {gradient_reduce: true, parameter_gather: true},\n" \
     "  optimizer: {name: sgd, beta1: 0.8, beta2: 0.99, eps: 1e-7, weight_decay: 0.2, clip_grad: 0.5},\n" \
@@ -323,7 +328,7 @@ static void test_warnings_of_absent_inputs(void **state)
     "resources: {nodes: 2, gpus_per_node: 8, gpu_memory: 80GB, ranks_per_node: 8, threads_per_rank: 3, memory: 1TB, time_limit: 90m, device: cuda}\n" \
     "slurm: {partition: p, account: a, qos: q, reservation: r, constraint: c, nodelist: n, exclude: e, mpi: pmix, exclusive: true,\n" \
     "  requeue: true, signal: USR1@60, grace: 90s}\n" \
-    "preflight: {dcgm: 2, alltoall: {size: 1GiB, iterations: 5, at_least: 80%}}\n" \
+    "hf-jobs: {flavor: h200x8, timeout: 10m}\npreflight: {image: d.sqsh, dcgm: 2, alltoall: {size: 1GiB, iterations: 5, at_least: 80%}}\n" \
     "checkpoint: {interval: 5, keep: 3}\nlogging: {interval: 2, expert_load: false}\n"
 
 static const struct json *at_path(const struct json *json, const char *path)
@@ -365,7 +370,7 @@ static void test_json_has_every_key(void **state)
     (void)state;
     static const char *const variants[][3] = {
         {NULL},
-        {"data={text: null, prefix: pre}", NULL},
+        {"data={text: null, prefix: pre}", "model.moe={layer_frequency: 1, layers: [1, 3]}", NULL},
         {"data={text: null, manifest: man}", "model.from={run: null, path: ck}", NULL},
     };
     struct json *copies[3], *plain;
@@ -472,6 +477,12 @@ static void test_unrunnable_keys(void **state)
         "resources.device=cuda", "resources.memory=1GB", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",
         "model.moe={experts: 4, dispatcher: flex}", "model.moe={experts: 4, score_function: sigmoid}",
         "model.moe={experts: 4, losses: [{type: z_loss, coefficient: 1}]}", "model.moe={experts: 4, capacity_factor: 1.5}",
+        "model.moe={experts_per_layer: [4, 2]}", "model.moe={experts: 4, layers: [1]}", "model.moe={experts: 4, routing: expert_choice}",
+        "training.loss_scale.initial=65536", "training.loss_scale.minimum=2", "training.loss_scale.window=500",
+        "training.loss_scale.hysteresis=1", "training.rampup_batch_size={start: 2, increment: 2, samples: 100}",
+        "training.gpu_sniff_test_interval=20", "data.eod_token=x", "data.tokenize.tasks=100", "data.tokenize.sampling_rate=7.4%",
+        "data.tokenize.document_limit=1000", "data.tokenize.cpus_per_task=12", "data.tokenize.memory_per_task=24GB",
+        "image.base=docker://a/b:1.2", "preflight.image=d.sqsh",
         "sweep={grid: {training.seed: [1, 2]}}", "stages={a: {kind: check}}", "retry={limit: 2}"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         struct spec_file file;
@@ -495,7 +506,7 @@ static void test_unrunnable_keys(void **state)
     }
     static const char *const taken[] = {"resources.device=reference", "training.deterministic=true", "training.learning_rate.schedule=constant",
         "model.moe={experts: 4, pre_softmax: true, grouped_gemm: true, per_layer_metrics: true}", "model.from={path: /ck}", "checkpoint.interval=5",
-        "data.eod_mask_loss=true", "parallelism.expert_tensor=1"};
+        "data.eod_mask_loss=true", "parallelism.expert_tensor=1", "model.moe={experts: 4, layer_frequency: 2}", "hf-jobs={flavor: h200x8}"};
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
         struct spec_file file;
         const char *sets[] = {taken[i], NULL};
@@ -503,6 +514,89 @@ static void test_unrunnable_keys(void **state)
         assert_int_equal(js_count(file.runs[0].unsupported), 0);
         spec_file_release(&file);
     }
+}
+
+// Rented machines: the section alone only warns, the executor is refused, and so is the section that it would use.
+static void test_rented_machines(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, GOOD_SPEC "hf-jobs: {flavor: h200x8}\n", NULL);
+    assert_non_null(strstr(file.warnings.at, "the keys of `hf-jobs` are not used by this `executor`"));
+    assert_true(file.runs[0].spec.hf_jobs.timeout == 1800);
+    spec_file_release(&file);
+    load_good(&file, GOOD_SPEC "executor: hf-jobs\nhf-jobs: {flavor: h200x8, timeout: 10m}\nresources: {time_limit: 1h}\n", NULL);
+    assert_int_equal(js_count(file.runs[0].unsupported), 2);
+    assert_non_null(strstr(file.warnings.at, "the machine is taken away after 600 s, before `resources.time_limit` 3600 s"));
+    spec_file_release(&file);
+}
+
+static void test_experts_of_a_layer(void **state)
+{
+    (void)state;
+    static const struct { const char *moe; int64_t experts[4], most; } cases[] = {
+        {"{experts: 4}", {4, 4, 4, 4}, 4},
+        {"{experts: 4, layer_frequency: 2}", {4, 0, 4, 0}, 4},
+        {"{experts: 4, layer_frequency: 3}", {4, 0, 0, 4}, 4},
+        {"{experts: 4, layers: [1, 2]}", {0, 4, 4, 0}, 4},
+        {"{experts_per_layer: [16, 8, 4, 2]}", {16, 8, 4, 2}, 16},
+        {"{experts_per_layer: [2, 8], layers: [0, 3]}", {2, 0, 0, 8}, 8},
+        {"{experts: 8, experts_per_layer: [2, 8], layer_frequency: 2}", {2, 0, 8, 0}, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\nmodel: {layers: 4, moe: %s}\n", cases[i].moe);
+        load_good(&file, text, NULL);
+        const struct spec *spec = &file.runs[0].spec;
+        int64_t layers = 0;
+        for (int64_t layer = 0; layer < 4; layer++) {
+            assert_int_equal(spec_layer_experts(spec, layer), cases[i].experts[layer]);
+            layers += cases[i].experts[layer] > 0;
+        }
+        assert_int_equal(spec_moe_layers(spec), layers);
+        assert_int_equal(spec->model.moe.experts, cases[i].most);
+        js_free(there_and_back(spec));
+        spec_file_release(&file);
+        free(text);
+    }
+}
+
+// What has no fault may be reasoned about, whatever is wrong elsewhere.
+static void test_sound_parts(void **state)
+{
+    (void)state;
+    static const struct { const char *line; bool model, memory; } cases[] = {
+        {"training: {iterations: no}", true, true}, {"model: {layers: no}", false, true}, {"model: {kv_heads: 3}", false, true},
+        {"model: {moe: {expert: 4}}", false, true}, {"modle: {layers: 2}", false, true}, {"resources: {gpu_memry: 1GB}", true, false},
+        {"frobnicate: 1", true, true}, {"resources: {time_limit: 3}", true, true}, {"model: no", false, true}};
+    static const char *const model[] = {"model", "data.sequence_length", NULL}, *const memory[] = {"resources.gpu_memory", NULL};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\n%s\n", cases[i].line);
+        assert_int_equal(load_text(&file, text, NULL), -1);
+        if (spec_file_is_sound(&file, 0, model) != cases[i].model || spec_file_is_sound(&file, 0, memory) != cases[i].memory)
+            fail_msg("%s", cases[i].line);
+        spec_file_release(&file);
+        free(text);
+    }
+}
+
+static void test_base_by_variable(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    setenv("WHERE", here, 1);
+    load_good(&file, "base: ${WHERE}/good.yaml\n", NULL);
+    assert_string_equal(file.runs[0].spec.project, "good");
+    spec_file_release(&file);
+    setenv("WHERE", "good", 1);
+    load_good(&file, "base: ${WHERE}.yaml\n", NULL);
+    spec_file_release(&file);
+    unsetenv("WHERE");
+    expect_problems("base: ${WHERE}.yaml\n", NULL,
+        "spec.yaml:1:7: the environment has no variable `WHERE`\n"
+        "     1 | base: ${WHERE}.yaml\n"
+        "       |       ^\n");
 }
 
 static void test_faults_from_outside(void **state)
@@ -571,6 +665,10 @@ int main(void)
         cmocka_unit_test(test_json_is_checked),
         cmocka_unit_test(test_json_is_final),
         cmocka_unit_test(test_unrunnable_keys),
+        cmocka_unit_test(test_rented_machines),
+        cmocka_unit_test(test_experts_of_a_layer),
+        cmocka_unit_test(test_sound_parts),
+        cmocka_unit_test(test_base_by_variable),
         cmocka_unit_test(test_faults_from_outside),
         cmocka_unit_test(test_documentation),
     };
