@@ -1,6 +1,6 @@
 // The tail of a run's output, followed while it grows. Escapes for terminals are taken out; a carriage return ends a line.
 import { h, replace } from "./dom.js";
-import { log } from "./api.js";
+import { ApiError, hasEnded, log } from "./api.js";
 import { choice } from "./parts.js";
 
 const tailBytes = 65536, keptCharacters = 400000, lookMs = 1200;
@@ -10,9 +10,10 @@ const escapes = /\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][\s\S]*?(?:\x07|\x1b\\|$)|\
 const clean = text => text.replace(/\r+\n/g, "\n").replace(/\r/g, "\n").replace(escapes, "");
 
 export class LogTail {
-  constructor(name, isAlive) {
+  // runNow gives the run as the list has it, or undefined.
+  constructor(name, runNow) {
     this.name = name;
-    this.isAlive = isAlive;
+    this.runNow = runNow;
     this.stream = "stdout";
     this.following = true;
     this.output = h("pre", { class: "log", tabindex: "0", "aria-label": "Output of the run" });
@@ -48,7 +49,9 @@ export class LogTail {
 
   async look(generation) {
     let some = false;
+    const run = this.runNow();
     try {
+      if (run && run.attempt === 0) throw new ApiError(404, "not started yet");
       const piece = await log(this.name, { stream: this.stream, offset: this.offset });
       if (generation !== this.generation) return;
       this.offset = piece.next;
@@ -59,7 +62,7 @@ export class LogTail {
       if (generation !== this.generation) return;
       if (!this.text) replace(this.output, fault.status === 404 || fault.status === 409 ? "Nothing was written here yet." : fault.message);
     }
-    if (some || this.isAlive()) this.timer = setTimeout(() => this.look(generation), some ? 100 : lookMs);
+    if (some || !run || !hasEnded(run)) this.timer = setTimeout(() => this.look(generation), some ? 100 : lookMs);
   }
 
   add(text) {

@@ -77,7 +77,7 @@ export function open(root, query, name) {
   const compare = h("a", { class: "button", href: `#/charts?runs=${name}` }, "All charts");
   const board = new Board(null, { runs: [name], firstColour: (findRun(name) || {}).experts > 0 ? 1 : 0 });
   const grid = h("div", { class: "grid grid-two" }), about = h("div"), details = h("div");
-  const log = new LogTail(name, () => { const run = findRun(name); return !run || !hasEnded(run); });
+  const log = new LogTail(name, () => findRun(name));
   replace(root, h("div", { class: "page-head" }, h("h1", {}, h("span", { class: "quiet" }, `${name.split("/")[0]} /`), ` ${name.split("/")[1]} `, kind),
     h("div", { class: "filters" }, compare, cancel, retry)),
     h("div", { class: "run-state" }, state, bar, steps), reason, about, grid, section("Output", log.element), details);

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -102,15 +103,25 @@ def points(page, metric):
     return {name: int(count.replace(",", "")) for name, count in re.findall(r"(\S+) ([\d,]+) points", label)}
 
 
+def committed_spec(home):
+    """The spec in a repository of its own, so that the runs have a commit to show."""
+    spec = home.spec(SPEC.replace("TEXT", str(ENGLISH) if ENGLISH.exists() else "corpus.txt"), "first-look.yaml")
+    git = ["git", "-C", str(home.work), "-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "The question"]):
+        subprocess.run(git + words, check=True)
+    return spec, subprocess.check_output(git + ["rev-parse", "HEAD"], text=True).strip()
+
+
 def grows(browser, home):
     """Runs appear in an open page, and their curves grow in it without a reload."""
-    spec = home.spec(SPEC.replace("TEXT", str(ENGLISH) if ENGLISH.exists() else "corpus.txt"), "first-look.yaml")
+    spec, commit = committed_spec(home)
     with window(browser, home) as one:
         page = one.open()
         page.wait_for_selector("text=No runs yet")
         assert page.evaluate("location.hash") == "#/runs", "the token has left the address"
         home.cli("submit", spec)
         page.wait_for_selector("tr:has-text('moe-1')")
+        assert commit[:8] in page.inner_text("tr:has-text('moe-1')")
         for name in ("dense-1", "moe-1"):
             page.check(f"input[aria-label='Choose first-look/{name}']")
         page.click("text=Charts >> nth=-1")
@@ -178,7 +189,7 @@ def compare(browser, home):
         page.wait_for_selector(".facts li")
         assert "a=first-look/dense-1&b=first-look/moe-1" in page.url, page.url
         facts = page.inner_text(".facts")
-        assert "same samples in the same order" in facts and "parameters" in facts and "validation loss" in facts, facts
+        assert "same samples in the same order" in facts and "Both come from commit" in facts and "parameters" in facts and "validation loss" in facts, facts
         shown = [chart.get_attribute("data-metric") for chart in page.locator(".chart").all()]
         assert shown[:4] == ["loss", "grad_norm", "step_time_ms", "tokens_per_second"], shown
         row = page.locator("tr", has=page.locator("td", has_text=re.compile("^loss$"))).inner_text().split("\t")
