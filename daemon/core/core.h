@@ -19,12 +19,14 @@ enum {
     SPEC_TEXT_MAX = 16 << 20,
     JOB_FILE_MAX = 4 << 20,
     TICK_BUSY_MS = 200, // while something runs
+    TICK_BEHIND_MS = 5,
     TICK_IDLE_MS = 2000,
     INGEST_LINES = 2000,    // of one run in one tick
     INGEST_BYTES = 2 << 20, // about: one run in one tick
     EVENTS_WAIT_MAX_MS = 60000
 };
-#define CANCEL_GRACE 10.0 // seconds between asking a job to stop and killing it
+#define INGEST_SECONDS 0.1 // about: one run in one tick
+#define CANCEL_GRACE 10.0  // seconds between asking a job to stop and killing it
 #define TIME_LIMIT_GRACE 30.0
 
 // What the tick remembers of a run that is alive. Everything in it can be found again: it starts anew with the daemon.
@@ -57,6 +59,7 @@ struct daemon {
     struct trackio *reader; // under lock
     struct series *series;
     struct watch *watches; // the tick thread's
+    bool behind;           // this tick left records for the next one: it comes at once; the tick thread's
 };
 
 // What a tick needs to know of one run, copied so that it can be used without the lock.

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK_LINES = 256 };
+enum { CHUNK_LINES = 256, FIRST_LINES = 16 };
 
 struct item {
     struct json *line; // NULL: malformed
@@ -197,6 +197,15 @@ static void complain(struct daemon *daemon, const struct view *view, struct watc
     pthread_mutex_unlock(&daemon->lock);
 }
 
+// How many lines to read next: as many as the bytes that are left of this tick's share hold, going by the lines seen so far.
+static int64_t lines_next(int64_t lines, size_t bytes)
+{
+    if (lines == 0)
+        return FIRST_LINES;
+    size_t fit = (INGEST_BYTES - bytes) / (bytes / (size_t)lines + 1) + 1;
+    return fit < CHUNK_LINES ? (int64_t)fit : CHUNK_LINES;
+}
+
 // One attempt's file, at most a share of it. True when all of it is in the store.
 static bool ingest_attempt(struct daemon *daemon, const struct view *view, struct watch *watch, struct attempt_row *attempt, bool over)
 {
@@ -207,15 +216,17 @@ static bool ingest_attempt(struct daemon *daemon, const struct view *view, struc
     int64_t lines = 0, got = 1;
     size_t bytes = 0;
     int status = 0;
-    while (status == 0 && got > 0 && lines < INGEST_LINES && bytes < INGEST_BYTES) {
+    double until = clock_steady() + INGEST_SECONDS;
+    while (status == 0 && got > 0 && lines < INGEST_LINES && bytes < INGEST_BYTES && clock_steady() < until) {
         struct record_reader reader = {attempt->ingest_offset, attempt->ingest_sequence};
-        got = record_read(&reader, path, bytes ? CHUNK_LINES : 16, take_line, chunk, &err);
+        got = record_read(&reader, path, lines_next(lines, bytes), take_line, chunk, &err);
         if (got > 0)
             status = store_chunk(daemon, view, watch, chunk, &reader, attempt, &err);
         lines += got > 0 ? got : 0;
         bytes += chunk->bytes;
         chunk_clear(chunk);
     }
+    daemon->behind |= status == 0 && got > 0;
     int64_t size = file_size(path);
     if (status == 0 && got == 0 && over && size > attempt->ingest_offset)
         status = store_torn(daemon, view, watch, path, attempt, &err);

@@ -87,6 +87,7 @@ int daemon_tick(struct daemon *daemon)
 {
     struct views views;
     struct error err = {0};
+    daemon->behind = false;
     if (views_load(daemon, &views, &err) != 0) {
         core_log("%s", err.text);
         return TICK_IDLE_MS;
@@ -105,5 +106,5 @@ int daemon_tick(struct daemon *daemon)
             busy |= views.at[i].state != RUN_CREATED;
         views_release(&views);
     }
-    return busy ? TICK_BUSY_MS : TICK_IDLE_MS;
+    return daemon->behind ? TICK_BEHIND_MS : busy ? TICK_BUSY_MS : TICK_IDLE_MS;
 }

@@ -190,14 +190,14 @@ def test_several_ranks_stop_together(home):
 
 
 def test_noise_starves_nobody(home):
-    """A run whose records grow by 100 MB at once is read bit by bit; another one comes and goes meanwhile."""
+    """A run whose records grow by 60 MB at once is read bit by bit; another one comes and goes meanwhile."""
     submit(home, *LONG)
     wait_step(home, "dense-9", 3)
     shown = home.json("show", "dense-9")
     line = json.dumps({"kind": "noise", "v": 1, "run_id": shown["run_id"], "step": 0, "text": "x" * 100000}) + "\n"
     records = pathlib.Path(shown["directory"], "attempt-1", "records.jsonl")
     with open(records, "ab", buffering=0) as noisy:
-        for i in range(1000):
+        for i in range(600):
             noisy.write(line.replace('"step": 0', f'"step": {i}').encode())
     submit(home)
     start = time.monotonic()
@@ -206,7 +206,7 @@ def test_noise_starves_nobody(home):
     offset = home.json("show", "dense-9")["attempts"][0]["ingest_offset"]
     assert offset < records.stat().st_size - 1000000, f"the noise was read before the other run could end ({took:.1f} s)"
     home.cli("cancel", "dense-9")
-    shown = home.wait_for("dense-9", ENDED, 60)
+    shown = home.wait_for("dense-9", ENDED, 90)
     assert shown["state"] == "cancelled" and shown["attempts"][0]["ingest_offset"] == records.stat().st_size
     check_records(home, shown)
 
