@@ -27,7 +27,7 @@ function sizes(shows, [a, b]) {
   const [x, y] = shows.map(show => show.plan && show.plan.parameters);
   if (!x || !y) return [];
   const total = ratio(x.total, y.total), active = ratio(x.active, y.active);
-  const out = [["plain", `${b} holds ${compact(y.total)} parameters, ${total.toFixed(2)} × the ${compact(x.total)} of ${a}; for each token ${compact(y.active)} work in ${b} and ${compact(x.active)} in ${a}${active > 0.98 && active < 1.02 ? ": the same computation a token, within 2 %" : ` (${active.toFixed(2)} ×)`}.`]];
+  const out = [["plain", `${b} holds ${compact(y.total)} parameters, ${total.toFixed(2)} × the ${compact(x.total)} of ${a}; a token passes through ${compact(y.active)} of them in ${b} and ${compact(x.active)} in ${a}${active > 0.98 && active < 1.02 ? ": as many, within 2 %" : ` (${active.toFixed(2)} ×)`}.`]];
   return out;
 }
 

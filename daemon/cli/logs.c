@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PIECE_BYTES = 1 << 20, BYTES_MAX = 1 << 20 };
+enum { PIECE_BYTES = 1 << 20, BYTES_MAX = 1 << 20, JSON_BYTES_MAX = 64 << 20 };
 
 struct follow {
     struct client *client;
@@ -23,11 +23,16 @@ struct follow {
 
 enum piece { PIECE_SOME, PIECE_NONE, PIECE_REFUSED, PIECE_SILENT }; // what the next request brought
 
+static char *piece_path(const struct follow *follow)
+{
+    return string_format("%s/logs?stream=%s&attempt=%lld&offset=%lld&limit=%d", follow->path, follow->stream, follow->attempt,
+        (long long)follow->offset, PIECE_BYTES);
+}
+
 static enum piece print_piece(struct follow *follow, struct reply *reply)
 {
     struct error err = {0};
-    char *path = string_format("%s/logs?stream=%s&attempt=%lld&offset=%lld&limit=%d", follow->path, follow->stream, follow->attempt,
-        (long long)follow->offset, PIECE_BYTES);
+    char *path = piece_path(follow);
     int status = client_ask(follow->client, "GET", path, NULL, reply, &err);
     free(path);
     if (status != 0) {
@@ -97,14 +102,55 @@ static int print_now(struct follow *follow)
     }
 }
 
+// One JSON object of what is there now; the text is as it was written, but for bytes that are not UTF-8.
+static int print_json_now(struct follow *follow)
+{
+    struct error err = {0};
+    struct reply reply;
+    struct text text;
+    text_init(&text, JSON_BYTES_MAX);
+    int64_t asked = follow->offset;
+    int code = CLI_DONE;
+    for (size_t before = 1; before != text.length && code == CLI_DONE;) {
+        before = text.length;
+        char *path = piece_path(follow);
+        if (client_ask(follow->client, "GET", path, NULL, &reply, &err) != 0) {
+            fprintf(stderr, "switchyard: %s\n", err.text);
+            code = CLI_NO_DAEMON;
+        } else if (reply.status != 200) {
+            reply_say(&reply);
+            code = CLI_NO_DAEMON;
+        } else {
+            text_add_bytes(&text, reply.text.at, reply.text.length);
+            follow->offset = reply.next_offset;
+        }
+        reply_release(&reply);
+        free(path);
+    }
+    for (size_t i = 0; i < text.length; i++)
+        if (!text.at[i])
+            text.at[i] = '\xFF'; // a NUL would end the string; this becomes U+FFFD
+    struct json *answer = js_object();
+    js_set(answer, "stream", js_string(follow->stream));
+    js_set(answer, "offset", js_integer(asked < 0 ? follow->offset - (int64_t)text.length : asked));
+    js_set(answer, "next_offset", js_integer(follow->offset));
+    js_set(answer, "text", js_string(text.at));
+    if (code == CLI_DONE)
+        print_json(answer);
+    js_free(answer);
+    text_release(&text);
+    return code;
+}
+
 static int run_logs(const struct arguments *arguments)
 {
     long long attempt, bytes;
     if (argument_integer(arguments, "attempt", 0, 1, 1000000, &attempt) != 0 ||
         argument_integer(arguments, "bytes", 0, 1, BYTES_MAX, &bytes) != 0)
         return CLI_USAGE;
-    if (argument_flag(arguments, "json"))
-        return usage_error("a log is text: `switchyard show --json` has the run's directory");
+    bool json = argument_flag(arguments, "json"), on = argument_flag(arguments, "follow");
+    if (json && on)
+        return usage_error("--json gives what is there now: it does not go with --follow");
     client_catch_interrupt();
     struct client *client = client_for(arguments);
     if (!client)
@@ -113,7 +159,7 @@ static int run_logs(const struct arguments *arguments)
         .stream = argument_flag(arguments, "stderr") ? "stderr" : "stdout", .offset = -bytes};
     int code = CLI_NO_DAEMON;
     if (follow.path)
-        code = argument_flag(arguments, "follow") ? follow_to_end(&follow) : print_now(&follow);
+        code = on ? follow_to_end(&follow) : json ? print_json_now(&follow) : print_now(&follow);
     free(follow.path);
     client_close(client);
     return code;

@@ -262,7 +262,7 @@ CONTRAST = """() => { const style = getComputedStyle(document.documentElement);
   return low; }"""
 
 
-README_HEIGHT = 1180
+README_HEIGHT = 1045
 
 
 def pictures(browser, home):
