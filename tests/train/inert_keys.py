@@ -5,7 +5,7 @@ import json
 import pathlib
 import subprocess
 
-from training import MOE, SWITCHYARD, Bench, check, environment, merge
+from training import DAEMON_KEYS, MOE, SWITCHYARD, Bench, check, environment, merge
 
 # A run in which every key that can matter does: warmup, decay, validation, experts, checkpoints.
 BASE = {
@@ -41,18 +41,12 @@ PLANNED = {"project": "other", "output": "OUTPUT", "resources.ranks_per_node": 4
 # Keys whose wish is always met by this build, so that only the record can tell: see their help.
 ALWAYS = {"training.deterministic": True, "model.moe.grouped_gemm": True}
 
-# What the daemon does with a run: tests/cli drives it.
-DAEMON = {"code.path", "code.commit", "environment.variables", "resources.time_limit", "resources.gpu_memory", "data.text", "data.document",
-          "data.json_key", "data.prefix", "data.manifest", "data.tokenizer", "model.from.run", "model.from.path", "model.from.step",
-          "slurm.partition", "slurm.account", "slurm.qos", "slurm.reservation", "slurm.constraint", "slurm.nodelist", "slurm.exclude", "slurm.mpi",
-          "slurm.exclusive", "slurm.requeue", "slurm.signal", "slurm.grace", "hf-jobs.flavor", "hf-jobs.timeout"}
-
 # Other values of keys that must be refused: any value but the default will do.
 OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), "boolean": lambda p: not p.get("default", False),
          "integer": lambda p: max(p.get("minimum", 1), 2), "number": lambda p: 0.5, "string": lambda p: "word", "array": lambda p: ["/a:/a"]}
 SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep": {"grid": {"training.seed": [1, 2]}}, "stages": {"a": {"kind": "check"}},
            "retry": {"limit": 1}, "preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
-           "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2,
+           "slurm.grace": "30s", "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2,
            "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1], "training.loss_scale.minimum": 2, "training.loss_scale.initial": 2,
            "training.loss_scale.hysteresis": 3, "image.base": "docker://a/b:1.2",
            "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}
@@ -63,6 +57,7 @@ WITH = {
     "training.rampup_batch_size.start": RAMP, "training.rampup_batch_size.increment": RAMP, "training.rampup_batch_size.samples": RAMP,
     "model.moe.expert_bias": {"model": {"moe": {"score_function": "sigmoid"}}}, "model.moe.num_groups": {"model": {"moe": {"group_topk": 1}}},
     "model.moe.group_topk": {"model": {"moe": {"num_groups": 2}}}, "model.moe.pad_to_capacity": {"model": {"moe": {"capacity_factor": 1.5}}},
+    "data.tokenizer": {"data": {"prefix": None, "text": "/etc/hostname"}},
     "model.moe.shared_expert_gate": {"model": {"moe": {"shared_expert_size": 32}}},
     "parallelism.tensor": {"parallelism": {"sequence": True}, "resources": {"ranks_per_node": 4}},
     "parallelism.pipeline": {"resources": {"ranks_per_node": 4}}, "parallelism.context": {"resources": {"ranks_per_node": 2}},
@@ -105,7 +100,7 @@ def as_yaml(value):
 with Bench() as bench:
     schema = json.loads(switchyard("schema", "--json").stdout)
     table = {key: value for key, value in leaves(schema) if key.split(".")[0] not in ("runs", "base")}
-    told = set(BITS) | set(PLANNED) | set(ALWAYS) | DAEMON
+    told = set(BITS) | set(PLANNED) | set(ALWAYS) | set(DAEMON_KEYS)
 
     def spec_file(name, *changes):
         spec = {"project": "inert", "data": {"prefix": str(bench.prefix), "split": [90, 10, 0], "sequence_length": 32}}
