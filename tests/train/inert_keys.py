@@ -46,14 +46,16 @@ OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), 
          "integer": lambda p: max(p.get("minimum", 1), 2), "number": lambda p: 0.5, "string": lambda p: "word", "array": lambda p: ["/a:/a"]}
 SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep": {"grid": {"training.seed": [1, 2]}}, "stages": {"a": {"kind": "check"}},
            "retry": {"limit": 1}, "preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
-           "slurm.grace": "30s", "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2,
+           "slurm.grace": "30s", "hf-jobs.timeout": "1h", "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2,
            "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1], "training.loss_scale.minimum": 2, "training.loss_scale.initial": 2,
            "training.loss_scale.hysteresis": 3, "image.base": "docker://a/b:1.2",
            "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}
 
 # Keys that a rule ties to others: set together with these.
 RAMP = {"training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 100}}}
+RENTED = {"executor": "hf-jobs", "hf-jobs": {"flavor": "h200x8"}}  # with another executor, a warning says that they are not used
 WITH = {
+    "hf-jobs.flavor": RENTED, "hf-jobs.timeout": RENTED,
     "training.rampup_batch_size.start": RAMP, "training.rampup_batch_size.increment": RAMP, "training.rampup_batch_size.samples": RAMP,
     "model.moe.expert_bias": {"model": {"moe": {"score_function": "sigmoid"}}}, "model.moe.num_groups": {"model": {"moe": {"group_topk": 1}}},
     "model.moe.group_topk": {"model": {"moe": {"num_groups": 2}}}, "model.moe.pad_to_capacity": {"model": {"moe": {"capacity_factor": 1.5}}},

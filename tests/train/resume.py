@@ -1,8 +1,10 @@
 """A run that was stopped, killed or moved to another layout goes on with the bits of one that was not; what has changed is refused."""
 import os
 import pathlib
+import random
 import shutil
 import signal
+import time
 
 from training import BAD_INPUT, FAILED, MOE, STOPPED, Bench, check, close, contains
 
@@ -37,9 +39,7 @@ def stop_by_signal(run):
     check("SIGUSR1 ends the run with code 75", process.wait(timeout=60), STOPPED)
 
 
-def kill(run):
-    process = run.start()
-    run.wait_for_step(9, process)
+def kill_all(run, process):
     os.killpg(process.pid, signal.SIGKILL)
     for path in pathlib.Path("/proc").glob("[0-9]*"):  # mpirun puts its ranks into process groups of their own
         try:
@@ -48,6 +48,12 @@ def kill(run):
         except (OSError, ValueError):
             pass
     process.wait(timeout=60)
+
+
+def kill(run):
+    process = run.start()
+    run.wait_for_step(9, process)
+    kill_all(run, process)
 
 
 def flip(path):
@@ -72,6 +78,21 @@ with Bench() as bench:
             check(f"{name}, {interrupt.__name__}: continues right after it", run.records("metric")[0]["step"], resumed + 1)
             check(f"{name}, {interrupt.__name__}: every record of every step has the bits of a run without a stop", joined(run), expected)
             check(f"{name}, {interrupt.__name__}: so has every tensor and moment of the last checkpoint", run.tensors(24), tensors)
+
+    # Killed at random moments, a checkpoint being written after every step: whatever the moment, the end is the same.
+    rng = random.Random(7)
+    for name in ("dense", "moe over 2 ranks"):
+        whole = bench.make("whole", **LAYOUTS[name], training=LONG, checkpoint={"interval": 1, "keep": 2})
+        whole.train()
+        run = bench.make("killed", **LAYOUTS[name], training=LONG, checkpoint={"interval": 1, "keep": 2})
+        for _ in range(6):
+            process = run.start()
+            time.sleep(rng.uniform(0.02, 0.3) + (0.4 if run.ranks > 1 else 0))
+            kill_all(run, process)
+        run.train()
+        check(f"{name}: killed six times at random: every step's records", joined(run), joined(whole))
+        check(f"{name}: and the last tensors", run.tensors(24), whole.tensors(24))
+        check(f"{name}: nothing but the kept checkpoints is left", run.checkpoints(), ["step-0000023", "step-0000024"])
 
     # Another layout reads what this one saved.
     moved = bench.make("moved", model={"moe": MOE}, training=LONG, checkpoint={"interval": 12})
@@ -119,6 +140,11 @@ with Bench() as bench:
     torn.train()
     check("without complete.json the one before it counts", torn.records("start")[0]["resumed_from"], 4)
     check("and the step is saved anew", torn.checkpoints(), ["step-0000004", "step-0000008"])
+    left = bench.make("left", training={"iterations": 8}, checkpoint={"interval": 4, "keep": 2})
+    for name in ("step-0000003", "step-0000005.tmp", "step-0000006"):
+        (left.directory / "checkpoints" / name).mkdir(parents=True)
+    left.train()
+    check("what killed attempts left half-written goes, and counts for nothing", left.checkpoints(), ["step-0000004", "step-0000008"])
 
     # A newer attempt fences an older one: nothing more is recorded, no checkpoint appears.
     fenced = bench.make("fenced", training={"iterations": 100000}, checkpoint={"interval": 100000})

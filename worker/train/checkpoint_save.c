@@ -219,31 +219,55 @@ static int publish(const struct training_state *state, const char *temporary, co
     return write_json(final, COMPLETE_FILE, complete, NULL, err);
 }
 
-// Rank 0: removes what is older than the newest `keep` complete checkpoints. The mark goes first: a directory half removed is none.
-static void remove_old(const struct job *job, struct error *err)
+// The mark goes first: a directory half removed is no checkpoint.
+static void remove_checkpoint(const char *directory)
 {
-    if (job->spec.checkpoint.keep <= 0)
-        return;
-    int64_t steps[4096], count = 0, oldest;
-    char *parent = path_join(job->run_directory, "checkpoints");
+    char *mark = path_join(directory, COMPLETE_FILE);
+    unlink(mark);
+    directory_remove(directory, NULL);
+    free(mark);
+}
+
+enum { LISTED_MAX = 4096 };
+
+// Lists the steps of complete checkpoints, and removes what killed attempts left half-written.
+static size_t list_steps(const char *parent, int64_t steps[LISTED_MAX])
+{
     DIR *listing = opendir(parent);
-    for (struct dirent *entry; listing && (entry = readdir(listing)) && count < 4096;)
-        if (sscanf(entry->d_name, "step-%lld", (long long *)&oldest) == 1 && !strchr(entry->d_name, '.'))
-            steps[count++] = oldest;
-    if (listing)
-        closedir(listing);
-    free(parent);
-    while (count > job->spec.checkpoint.keep) {
-        int64_t at = 0;
-        for (int64_t i = 1; i < count; i++)
-            if (steps[i] < steps[at])
-                at = i;
-        char *directory = run_checkpoint_directory(job->run_directory, steps[at]), *mark = path_join(directory, COMPLETE_FILE);
-        unlink(mark);
-        directory_remove(directory, err);
+    size_t count = 0;
+    for (struct dirent *entry; listing && (entry = readdir(listing)) && count < LISTED_MAX;) {
+        char *directory = path_join(parent, entry->d_name), *mark = path_join(directory, COMPLETE_FILE), *end;
+        long long step = strncmp(entry->d_name, "step-", 5) == 0 ? strtoll(entry->d_name + 5, &end, 10) : -1;
+        if (step >= 0 && *end == 0 && file_exists(mark))
+            steps[count++] = step;
+        else if (step >= 0 && (*end == 0 || strcmp(end, ".tmp") == 0))
+            remove_checkpoint(directory);
         free(mark);
         free(directory);
-        steps[at] = steps[--count];
+    }
+    if (listing)
+        closedir(listing);
+    return count;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Rank 0, right after a save: removes all but the newest `keep` complete checkpoints (0: keeps all of them).
+static void remove_old(const struct job *job)
+{
+    int64_t steps[LISTED_MAX], keep = job->spec.checkpoint.keep;
+    char *parent = path_join(job->run_directory, "checkpoints");
+    size_t count = list_steps(parent, steps);
+    free(parent);
+    qsort(steps, count, sizeof *steps, compare_steps);
+    for (size_t i = 0; keep > 0 && i + (size_t)keep < count; i++) {
+        char *directory = run_checkpoint_directory(job->run_directory, steps[i]);
+        remove_checkpoint(directory);
+        free(directory);
     }
 }
 
@@ -284,7 +308,7 @@ int checkpoint_save(const struct training_state *state, int64_t *bytes, struct e
         status = agree(world, status, err);
     }
     if (world->rank == 0 && status == 0)
-        remove_old(state->job, NULL);
+        remove_old(state->job);
     if (world->rank == 0 && status != 0)
         directory_remove(temporary, NULL);
 out:
