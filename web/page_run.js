@@ -16,8 +16,6 @@ const definition = rows => h("dl", {}, rows.filter(([, value]) => value !== null
 function planTable(show) {
   const plan = show.plan, last = show.last || {};
   if (!plan || !plan.parameters) return null;
-  const memory = typeof plan.memory === "object" && plan.memory ? Object.entries(plan.memory).filter(([, value]) => typeof value === "number") : [];
-  const total = memory.find(([name]) => name.startsWith("total"));
   const rows = [
     ["parameters", compact(plan.parameters.total, 4), ""],
     ["active parameters", compact(plan.parameters.active, 4), ""],
@@ -25,8 +23,8 @@ function planTable(show) {
     ["tokens per step", quantity(plan.tokens_per_step), last.tokens && show.step ? quantity(last.tokens / show.step) : ""],
     ["tokens", quantity(plan.tokens_total), last.tokens ? quantity(last.tokens) : ""],
     ["all-to-all a step", bytes(plan.alltoall_bytes_per_step), ""],
-    ["memory of a rank", total ? bytes(total[1]) : memory.length ? bytes(memory.reduce((sum, [, value]) => sum + value, 0)) : "–",
-      typeof last.memory_mb === "number" ? bytes(last.memory_mb * 1048576) : ""],
+    ["memory of a rank", plan.memory ? bytes(plan.memory.total_worst) : "–",
+      typeof last.memory_mb === "number" ? bytes(last.memory_mb * 1e6) : ""],
   ];
   return table([{ label: "" }, { label: "Predicted", number: true }, { label: "Measured", number: true }], rows.map(row => row.map(cell => cell || "–")));
 }

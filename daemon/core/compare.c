@@ -174,7 +174,7 @@ static struct json *compare_predictions(struct daemon *daemon, const struct run_
         {"active parameters", "parameters.active", "parameters.active", ""},
         {"FLOP per token", "flops_per_token", NULL, "FLOP"},
         {"tokens per step", "tokens_per_step", NULL, ""},
-        {"memory of a rank", "memory.total", "peak_memory_bytes", "bytes"},
+        {"memory of a rank", "memory.total_worst", "peak_memory_bytes", "bytes"},
         {"all-to-all of a rank and step", "alltoall_bytes_per_step", "alltoall_bytes_per_step", "bytes"},
     };
     struct json *list = js_array();

@@ -144,6 +144,18 @@ static int prepare(struct trainer *trainer, const char *run_directory, struct er
     return agree(world, status, err);
 }
 
+// Highest resident size of the rank that has most, bytes: what `plan` predicts for one rank.
+static int64_t largest_peak(struct comm *world)
+{
+    int64_t mine = (int64_t)peak_memory_bytes(), largest = 0;
+    int64_t *all = allocate((size_t)world->size, sizeof *all);
+    world->ops->allgather(world, all, &mine, sizeof mine);
+    for (int64_t r = 0; r < world->size; r++)
+        largest = all[r] > largest ? all[r] : largest;
+    free(all);
+    return largest;
+}
+
 // What the run cost, from what was allocated and counted. Collective.
 static struct json *account(struct trainer *trainer, bool prepared)
 {
@@ -159,16 +171,15 @@ static struct json *account(struct trainer *trainer, bool prepared)
             resident[table->items[i].expert >= 0] += (int64_t)param_elements(&table->items[i]);
     total = resident[1];
     all_reduce_integers(trainer->parallel.ep, &total, 1);
-    int64_t bytes = trainer->alltoall_bytes, peak = (int64_t)peak_memory_bytes();
+    int64_t bytes = trainer->alltoall_bytes;
     all_reduce_integers(world, &bytes, 1);
-    all_reduce_integers(world, &peak, 1);
     js_set(parameters, "total", js_integer(total + resident[0]));
     js_set(parameters, "active", js_integer(param_count(&trainer->job.spec).active));
     js_set(parameters, "resident_dense", js_integer(resident[0]));
     js_set(parameters, "resident_experts", js_integer(resident[1]));
     // A rank's bytes in one training step, as the mean over ranks and steps: what arrives depends on the routing, its mean does not.
     js_set(members, "alltoall_bytes_per_step", js_integer(trainer->steps_run ? bytes / (trainer->steps_run * world->size) : 0));
-    js_set(members, "peak_memory_bytes", js_integer(peak)); // all ranks together
+    js_set(members, "peak_memory_bytes", js_integer(largest_peak(world)));
     js_set(members, "expert_bytes", js_integer((int64_t)model_bytes(trainer->model, "experts")));
     js_set(members, "parameters", parameters);
     js_set(members, "step", js_integer(trainer->step));
