@@ -3,6 +3,7 @@
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/base/hash.h"
+#include "schema/record/layout.h"
 #include "schema/shape/plan.h"
 
 #include <errno.h>
@@ -162,6 +163,8 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
     int status = 0;
     if (run_state_ended(row.state) && row.state != RUN_SUCCEEDED)
         status = error_set(err, "model.from.run: %s/%s %s", row.project, row.name, run_state_name(row.state));
+    else if (run_state_ended(row.state) && run_last_checkpoint(row.directory) < 0)
+        status = error_set(err, "model.from.run: %s/%s saved no weights to start from (its checkpoint.interval is 0)", row.project, row.name);
     run_row_release(&row);
     return status;
 }

@@ -74,19 +74,34 @@ static void resolve_run(struct spec_file *file, const struct node *tree, const c
     run->missing = list_missing(check);
 }
 
-// A run that starts from another's weights, which start from … its own: none of them could begin.
-static void check_circles(struct spec_file *file)
+// Index of the run of this name, or file->count.
+static size_t run_named(const struct spec_file *file, const char *name)
+{
+    size_t at = 0;
+    while (at < file->count && strcmp(file->runs[at].spec.name, name) != 0)
+        at++;
+    return at;
+}
+
+// A run that starts from another's weights, which start from … its own: none of them could begin. And one whose sibling saves none.
+static void check_starts(struct spec_file *file)
 {
     for (size_t i = 0; i < file->count; i++) {
-        size_t at = i, steps = 0;
+        const struct spec *spec = &file->runs[i].spec;
+        struct check *check = &file->book->checks[i];
+        if (!spec->model.from.run)
+            continue;
+        size_t sibling = run_named(file, spec->model.from.run), at = i, steps = 0;
         for (const char *from; steps <= file->count && (from = file->runs[at].spec.model.from.run); steps++) {
-            for (at = 0; at < file->count && strcmp(file->runs[at].spec.name, from) != 0;)
-                at++;
+            at = run_named(file, from);
             if (at == i || at == file->count)
                 break;
         }
-        if (at == i && file->runs[i].spec.model.from.run)
-            check_at(&file->book->checks[i], "model.from.run", false, "`model.from.run`: run `%s` would start from its own weights", file->runs[i].spec.name);
+        if (at == i)
+            check_at(check, "model.from.run", false, "`model.from.run`: run `%s` would start from its own weights", spec->name);
+        else if (sibling < file->count && file->runs[sibling].spec.checkpoint.interval == 0)
+            check_at(check, "model.from.run", false, "`model.from.run`: run `%s` saves no weights to start from: give it a `checkpoint.interval`",
+                spec->model.from.run);
     }
 }
 
@@ -120,7 +135,7 @@ static void resolve(struct spec_file *file, struct node *root, const char *const
                 tree = node_merge(book->pool, tree, options[j], false);
         resolve_run(file, tree, names[i]);
     }
-    check_circles(file);
+    check_starts(file);
 }
 
 // ---- the door ----
