@@ -14,12 +14,12 @@ export class LogTail {
   constructor(name, runNow) {
     this.name = name;
     this.runNow = runNow;
-    this.stream = "stdout";
+    this.stream = "stderr";
     this.following = true;
     this.output = h("pre", { class: "log", tabindex: "0", "aria-label": "Output of the run" });
     this.follow = h("input", { type: "checkbox", checked: true, on: { change: () => { this.following = this.follow.checked; this.toEnd(); } } });
     this.element = h("div", { class: "log-box" }, h("div", { class: "controls" },
-      choice("Stream", "stream", [["stdout", "Output"], ["stderr", "Errors"]], "stdout", stream => this.show(stream)),
+      choice("Stream", "stream", [["stderr", "Progress and errors"], ["stdout", "Output"]], "stderr", stream => this.show(stream)),
       h("label", { class: "control" }, this.follow, h("span", {}, "Follow"))), this.output);
     this.output.addEventListener("wheel", event => { if (event.deltaY < 0) this.follow.checked = this.following = false; }, { passive: true });
   }

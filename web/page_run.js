@@ -14,15 +14,16 @@ const definition = rows => h("dl", {}, rows.filter(([, value]) => value !== null
   .map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
 
 function planTable(show) {
-  const plan = show.plan, last = show.last || {};
+  const plan = show.plan, last = show.last || {}, measured = show.measured || {}, counted = measured.parameters || {};
   if (!plan || !plan.parameters) return null;
   const rows = [
-    ["parameters", compact(plan.parameters.total, 4), ""],
-    ["active parameters", compact(plan.parameters.active, 4), ""],
+    ["parameters", compact(plan.parameters.total, 4), counted.total ? compact(counted.total, 4) : ""],
+    ["active parameters", compact(plan.parameters.active, 4), counted.active ? compact(counted.active, 4) : ""],
     ["FLOPs per token", compact(plan.flops_per_token, 4), ""],
     ["tokens per step", quantity(plan.tokens_per_step), last.tokens && show.step ? quantity(last.tokens / show.step) : ""],
     ["tokens", quantity(plan.tokens_total), last.tokens ? quantity(last.tokens) : ""],
-    ["all-to-all a step", bytes(plan.alltoall_bytes_per_step), ""],
+    ["all-to-all of a rank and step", bytes(plan.alltoall_bytes_per_step),
+      typeof measured.alltoall_bytes_per_step === "number" ? bytes(measured.alltoall_bytes_per_step) : ""],
     ["memory of a rank", plan.memory ? bytes(plan.memory.total_worst) : "–",
       typeof last.memory_mb === "number" ? bytes(last.memory_mb * 1e6) : ""],
   ];

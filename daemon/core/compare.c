@@ -129,17 +129,6 @@ static struct json *compare_configuration(const struct run_row rows[2])
 
 // ---- predicted and measured ----
 
-// The body of the newest note of a kind, or null. free
-static struct json *last_note(struct daemon *daemon, const struct run_row *row, const char *kind)
-{
-    struct json *notes = state_notes(daemon->state, row->id, kind, -1, NOTES_MAX, NULL);
-    size_t count = js_count(notes);
-    const struct json *body = count ? js_get(js_at(notes, count - 1), "body") : NULL;
-    struct json *kept = body ? js_keep(body) : NULL;
-    js_free(notes);
-    return kept;
-}
-
 // "memory.total" in nested objects.
 static const struct json *lookup(const struct json *object, const char *path)
 {
@@ -178,7 +167,7 @@ static struct json *compare_predictions(struct daemon *daemon, const struct run_
         {"all-to-all of a rank and step", "alltoall_bytes_per_step", "alltoall_bytes_per_step", "bytes"},
     };
     struct json *list = js_array();
-    struct json *ends[2] = {last_note(daemon, &rows[0], "end"), last_note(daemon, &rows[1], "end")};
+    struct json *ends[2] = {run_measured(daemon, &rows[0]), run_measured(daemon, &rows[1])};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct json *line = js_object();
         js_set(line, "name", js_string(table[i].name));

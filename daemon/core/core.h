@@ -116,6 +116,7 @@ bool dataset_is_complete(const struct daemon *daemon, const char *key);
 
 // summary.c
 struct json *run_summary(struct daemon *daemon, const struct run_row *row); // the list's members; under the lock
+struct json *run_measured(struct daemon *daemon, const struct run_row *row); // the last `end` record, NULL before there is one; under the lock
 struct json *spec_shown(const struct run_row *row);                         // the spec with the secrets in its variables masked
 void series_need(struct daemon *daemon, const struct run_row *row);         // in memory from here on; under the lock
 // The run that a person named, or a failed answer. Under the lock.

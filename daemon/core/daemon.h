@@ -38,7 +38,7 @@ void daemon_submit(struct daemon *daemon, const struct json *body, struct answer
 // {"runs": [{project, name, run_id, kind, state, reason, attempt, step, iterations, progress 0..1, eta_seconds|null, loss|null,
 //   validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first
 void daemon_list(struct daemon *daemon, const char *project, struct answer *answer);
-// The list's members and attempts [{number, job_id, state, started, ended, code, signal}], provenance {}, plan {}, spec {}, last
+// The list's members and attempts [{number, job_id, state, started, ended, code, signal}], provenance {}, plan {}, measured {the worker's end record}|null, spec {}, last
 // {metric:value}, events […], argv […], metrics [names], needs […]
 void daemon_show(struct daemon *daemon, const char *run, struct answer *answer);
 // series_read's object under "metrics", and "run", "last_step"

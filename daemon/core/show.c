@@ -77,6 +77,8 @@ void daemon_show(struct daemon *daemon, const char *run, struct answer *answer)
         js_set(body, "attempts", attempts_json(daemon, &row));
         js_set(body, "provenance", or_object(row.provenance));
         js_set(body, "plan", or_object(row.plan));
+        struct json *measured = run_measured(daemon, &row);
+        js_set(body, "measured", measured ? measured : js_null());
         js_set(body, "spec", spec_shown(&row));
         js_set(body, "last", series_last(daemon->series, row.run_id));
         js_set(body, "events", events_json(daemon, &row));

@@ -153,3 +153,13 @@ void daemon_list(struct daemon *daemon, const char *project, struct answer *answ
         answer->body = NULL;
     }
 }
+
+struct json *run_measured(struct daemon *daemon, const struct run_row *row)
+{
+    enum { ENDS_MAX = 10000 }; // one an attempt
+    struct json *notes = state_notes(daemon->state, row->id, "end", -1, ENDS_MAX, NULL);
+    const struct json *last = js_at(notes, js_count(notes) - (js_count(notes) > 0));
+    struct json *measured = last ? js_keep(js_get(last, "body")) : NULL;
+    js_free(notes);
+    return measured;
+}

@@ -208,7 +208,7 @@ def run_page(browser, home):
         page.wait_for_selector(".events li")
         for words in ("Provenance", "Plan against measurement", "finished with exit code 0", "sha256"):
             assert page.locator(f"text={words}").count() > 0, words
-    with open(directory / "attempt-1" / "stdout.log", "a") as log:
+    with open(directory / "attempt-1" / "stderr.log", "a") as log:
         log.write("\x1b[31m<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>\x1b[0m\nlast line\n")
     with window(browser, home) as one:
         page = one.open(PAGES["run"])
