@@ -112,12 +112,15 @@ static int local_submit(void *context, struct job *job, struct error *err)
     return 0;
 }
 
-// job.sh itself is alive: the pid, with the start time that was noted, carrying the tag.
+// job.sh itself is alive: the pid, with the start time that was noted, carrying the tag. In the middle of exec nothing can be read of its
+// environment; the start time alone must do then.
 static bool is_leader_alive(const struct job *job)
 {
     pid_t pid = (pid_t)strtol(job->id, NULL, 10);
     double started = process_started(pid, NULL);
-    return started > 0 && (job->started <= 0 || job->started == started) && process_has_tag(pid, job->tag, NULL);
+    if (started <= 0 || (job->started > 0 && job->started != started))
+        return false;
+    return process_has_tag(pid, job->tag, NULL) || (job->started > 0 && process_in_exec(pid));
 }
 
 struct poll_scan {

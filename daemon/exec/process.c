@@ -74,6 +74,15 @@ bool process_has_tag(pid_t pid, const char *tag, char *found)
     return has;
 }
 
+bool process_in_exec(pid_t pid)
+{
+    size_t length = 0;
+    char *environment = read_proc(pid, "environ", &length);
+    bool in_exec = environment && length == 0;
+    free(environment);
+    return in_exec;
+}
+
 bool process_catches(pid_t pid, int signal_number)
 {
     size_t length;

@@ -11,6 +11,9 @@ double process_started(pid_t pid, pid_t *parent);
 // Whether the process's environment says SWITCHYARD_TAG=<tag>. tag NULL: reads the tag into found (33 bytes) instead, true if there is one.
 bool process_has_tag(pid_t pid, const char *tag, char *found);
 
+// Its environment reads as empty: it is between two programs (exec), or a thread of the kernel.
+bool process_in_exec(pid_t pid);
+
 // Whether the process has a handler for this signal (SigCgt in /proc/PID/status): without one, most signals would end it.
 bool process_catches(pid_t pid, int signal_number);
 
