@@ -1,4 +1,4 @@
-// The command line against a command's tables: --name value, --name=value, -n value, flags, `--` before words that begin with a dash.
+// The command line against a command's tables: --name value, --name=value, -n value, flags (-fe is -f -e), `--` before words that begin with a dash.
 #include "daemon/cli/command.h"
 #include "schema/base/near.h"
 #include "schema/base/text.h"
@@ -46,24 +46,10 @@ static bool is_given(const struct arguments *arguments, const struct command_opt
     return false;
 }
 
-// Takes the option at argv[at]; returns how many words it used, or -1.
-static int take_option(struct arguments *arguments, int argc, char **argv, int at, struct error *err)
+// One option with its value, which may be the next word; returns how many words both used, or -1.
+static int give(struct arguments *arguments, const struct command_option *option, const char *value, int argc, char **argv, int at,
+    struct error *err)
 {
-    const char *word = argv[at], *value = NULL;
-    const struct command_option *option;
-    if (word[1] == '-') {
-        size_t length = strcspn(word + 2, "=");
-        value = word[2 + length] == '=' ? word + 3 + length : NULL;
-        option = find_option(arguments->command, word + 2, length, 0);
-        if (!option)
-            return unknown_option(arguments->command, word + 2, length, err);
-    } else {
-        option = find_option(arguments->command, NULL, 0, word[1]);
-        if (!option)
-            return error_set(err, "%s has no option -%c", arguments->command->name, word[1]);
-        if (word[2])
-            value = word + 2;
-    }
     int used = 1;
     if (option->value && !value) {
         if (at + 1 >= argc)
@@ -81,9 +67,34 @@ static int take_option(struct arguments *arguments, int argc, char **argv, int a
     return used;
 }
 
+// Takes the options at argv[at]: --name, -n, or letters in a row, of which only the last may have a value. Returns how many words that
+// used, or -1.
+static int take_option(struct arguments *arguments, int argc, char **argv, int at, struct error *err)
+{
+    const char *word = argv[at];
+    if (word[1] == '-') {
+        size_t length = strcspn(word + 2, "=");
+        const struct command_option *option = find_option(arguments->command, word + 2, length, 0);
+        if (!option)
+            return unknown_option(arguments->command, word + 2, length, err);
+        return give(arguments, option, word[2 + length] == '=' ? word + 3 + length : NULL, argc, argv, at, err);
+    }
+    for (const char *letter = word + 1;; letter++) {
+        const struct command_option *option = find_option(arguments->command, NULL, 0, *letter);
+        if (!option)
+            return error_set(err, "%s has no option -%c", arguments->command->name, *letter);
+        bool last = option->value || !letter[1];
+        int used = give(arguments, option, last && letter[1] ? letter + 1 : NULL, argc, argv, at, err);
+        if (used < 0 || last)
+            return used;
+    }
+}
+
 int arguments_parse(struct arguments *arguments, const struct command *command, int argc, char **argv, struct error *err)
 {
-    size_t room = (size_t)argc;
+    size_t room = 0; // letters in a row are several options
+    for (int i = 0; i < argc; i++)
+        room += 1 + strlen(argv[i]);
     *arguments = (struct arguments){.command = command, .words = allocate(room, sizeof *arguments->words),
         .given = allocate(room, sizeof *arguments->given)};
     bool words_only = false;

@@ -28,7 +28,10 @@ const char *format_value(char out[FORMAT_MAX], double value)
 
 const char *format_short(char out[FORMAT_MAX], double value)
 {
-    snprintf(out, FORMAT_MAX, "%.4g", value);
+    snprintf(out, FORMAT_MAX, "%#.4g", value); // 4.000 below 3.997
+    size_t length = strlen(out);
+    if (out[length - 1] == '.')
+        out[length - 1] = '\0';
     return out;
 }
 

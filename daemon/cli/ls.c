@@ -19,7 +19,7 @@ static int run_ls(const struct arguments *arguments)
     if (answer && argument_flag(arguments, "json"))
         print_json(answer);
     else if (answer && js_count(js_get(answer, "runs")) == 0)
-        fprintf(stderr, "no runs yet: `switchyard submit SPEC` makes some\n");
+        fprintf(stderr, "no runs%s%s yet: `switchyard submit SPEC` makes some\n", project ? " of project " : "", project ? project : "");
     else if (answer)
         view_runs(stdout, js_get(answer, "runs"));
     client_close(client);

@@ -68,6 +68,9 @@ static void numbers(void **state)
     assert_string_equal(format_value(out, 0.0030000001), "0.003");
     assert_string_equal(format_value(out, NAN), "nan");
     assert_string_equal(format_rate(out, 34130), "34.1k");
+    assert_string_equal(format_short(out, 3.9999), "4.000");
+    assert_string_equal(format_short(out, 3.9974), "3.997");
+    assert_string_equal(format_short(out, 1234.5), "1234");
     assert_string_equal(format_rate(out, 12), "12");
     assert_string_equal(format_bytes(out, 100663296), "96.0 MiB");
     assert_string_equal(format_bytes(out, 12), "12 B");
