@@ -132,7 +132,7 @@ const struct field spec_fields[] = {
     {"data.tokenize.memory_per_task", FIELD_BYTES, AT(data.tokenize.memory_per_task), NULL, 0, LARGE, .cannot = "reserve memory for tokenising",
         .help = "memory of a task"},
     {"data.cache", FIELD_PATH, AT(data.cache), .derived = "beside the data", .help = "directory for sample indices"},
-    {"data.split", FIELD_SPLIT, AT(data.split), "100, 0, 0", 0, 1000, .help = "training, validation, test: three shares that add up to 100"},
+    {"data.split", FIELD_SPLIT, AT(data.split), "100, 0, 0", 0, 1000, .help = "training, validation, test: three shares that add up to 100 (or to 1, or 1000)"},
     {"data.sequence_length", FIELD_INTEGER, AT(data.sequence_length), NULL, 1, 1 << 24, .required = true, .help = "tokens of a sample"},
     {"data.eod_mask_loss", FIELD_BOOLEAN, AT(data.eod_mask_loss), "false", .cannot = "mask the loss at the document ends of another tokenizer",
         .refused = refused_document_ends,

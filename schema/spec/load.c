@@ -18,6 +18,19 @@ static bool is_chosen(const char *name, const char *const *only, size_t only_cou
     return !only;
 }
 
+// "`dense`, `moe`", and how many more. free()
+static char *listed_names(const char *const *names, size_t count)
+{
+    enum { NAMED_MAX = 8 };
+    struct text text;
+    text_init(&text, SIZE_MAX / 2);
+    for (size_t i = 0; i < count && i < NAMED_MAX; i++)
+        text_addf(&text, "%s`%s`", i ? ", " : "", names[i]);
+    if (count > NAMED_MAX)
+        text_addf(&text, " and %zu more", count - NAMED_MAX);
+    return text_take(&text);
+}
+
 static void check_chosen(struct spec_book *book, const struct node *root, const char *const *names, size_t count, const char *const *only,
     size_t only_count)
 {
@@ -26,15 +39,17 @@ static void check_chosen(struct spec_book *book, const struct node *root, const 
         if (is_chosen(only[i], names, count))
             continue;
         const char *near = near_name(only[i], names, count);
-        problem_at(&book->problems, runs ? runs : root, "--run %s: there is no such run%s%s%s", only[i], near ? "; did you mean `" : "",
-            near ? near : "", near ? "`?" : "");
+        char *listed = listed_names(names, count);
+        problem_at(&book->problems, runs ? runs : root, "--run %s: there is no such run%s%s%s", only[i], near ? "; did you mean `" : ": there is ",
+            near ? near : listed, near ? "`?" : "");
+        free(listed);
     }
 }
 
 // Names and overlays of the runs. The file's only run is named after the file.
 static size_t list_runs(struct spec_book *book, const struct node *root, const char **names, const struct node **overlays)
 {
-    const struct node *runs = node_get(root, "runs");
+    const struct node *runs = book->overlays = node_get(root, "runs");
     size_t count = 0;
     if (!runs) {
         names[0] = book->stem;
@@ -64,8 +79,10 @@ static void resolve_run(struct spec_file *file, const struct node *tree, const c
     struct check *check = &book->checks[file->count++];
     *check = (struct check){.problems = &book->problems, .pool = book->pool, .spec = &run->spec};
     spec_init(&run->spec);
+    book->problems.run = file->count;
     convert(check, tree, true);
     check_rules(check);
+    book->problems.run = 0;
     run->spec.name = string_copy(name);
     run->spec.question = opening_comment(book->sources[0]);
     if (!run->spec.code.path)
@@ -140,7 +157,17 @@ static void resolve(struct spec_file *file, struct node *root, const char *const
 
 // ---- the door ----
 
-// Problems as text and as lists, anew.
+static bool is_within(const struct problem *problem, const struct node *tree)
+{
+    if (problem->source == tree->source && problem->line == tree->line && problem->column == tree->column)
+        return true;
+    for (size_t i = 0; i < tree->count; i++)
+        if ((tree->keys && is_within(problem, tree->keys[i])) || is_within(problem, tree->items[i]))
+            return true;
+    return false;
+}
+
+// Problems as text and as lists, anew. A place in a run's overlay says by itself which run it is.
 static void render(struct spec_file *file)
 {
     struct problems *problems = &file->book->problems;
@@ -152,10 +179,17 @@ static void render(struct spec_file *file)
     js_free(file->warning_list);
     file->problem_list = js_array();
     file->warning_list = js_array();
+    const char *names[SPEC_RUNS_MAX];
+    for (size_t i = 0; i < file->count; i++)
+        names[i] = file->runs[i].spec.name;
     for (size_t i = 0; i < problems->count; i++) {
-        const struct problem *problem = &problems->items[i];
-        problem_show(problem->warning ? &file->warnings : &file->problems, problem);
-        js_append(problem->warning ? file->warning_list : file->problem_list, problem_json(problem));
+        struct problem problem = problems->items[i];
+        if (file->book->overlays && is_within(&problem, file->book->overlays))
+            problem.runs = 0;
+        problem.message = problem_sentence(&problem, names, file->count);
+        problem_show(problem.warning ? &file->warnings : &file->problems, &problem);
+        js_append(problem.warning ? file->warning_list : file->problem_list, problem_json(&problem));
+        free(problem.message);
     }
     if (problems->dropped)
         text_addf(&file->problems, "%s: and %zu more\n", file->path, problems->dropped);

@@ -8,6 +8,7 @@ struct spec_book {
     size_t sources_count;
     char *files[SPEC_BASE_MAX];         // absolute paths of the files among them
     char *stem;                         // name of the file's only run
+    const struct node *overlays;        // `runs:`, NULL without one
     struct problems problems;
     struct check checks[SPEC_RUNS_MAX]; // one a run
 };

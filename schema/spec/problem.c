@@ -23,8 +23,11 @@ static bool same_place(const struct problem *a, const struct problem *b)
 
 static void take(struct problems *problems, struct problem fresh)
 {
+    fresh.runs = problems->run ? (uint64_t)1 << (problems->run - 1) : 0;
     for (size_t i = 0; i < problems->count; i++) {
-        if (same_place(&problems->items[i], &fresh) && strcmp(problems->items[i].message, fresh.message) == 0) {
+        struct problem *known = &problems->items[i];
+        if (same_place(known, &fresh) && strcmp(known->message, fresh.message) == 0) {
+            known->runs = known->runs && fresh.runs ? known->runs | fresh.runs : 0;
             free(fresh.message);
             return;
         }
@@ -55,7 +58,7 @@ void problem_add(struct problems *problems, const struct source *source, size_t 
 {
     va_list args;
     va_start(args, format);
-    take(problems, (struct problem){source, line, column, warning, sentence(format, args)});
+    take(problems, (struct problem){source, line, column, warning, sentence(format, args), 0});
     va_end(args);
 }
 
@@ -63,7 +66,7 @@ void problem_at(struct problems *problems, const struct node *node, const char *
 {
     va_list args;
     va_start(args, format);
-    take(problems, (struct problem){node->source, node->line, node->column, false, sentence(format, args)});
+    take(problems, (struct problem){node->source, node->line, node->column, false, sentence(format, args), 0});
     va_end(args);
 }
 
@@ -140,6 +143,22 @@ static void show_line(struct text *out, const struct problem *problem)
     bool cut = at < end && *at != '\n' && *at != '\r';
     text_addf(out, "%s\n%s^\n", cut ? "…" : "", caret.at);
     text_release(&caret);
+}
+
+char *problem_sentence(const struct problem *problem, const char *const *names, size_t count)
+{
+    enum { NAMED_MAX = 3 };
+    struct text text;
+    text_init(&text, SIZE_MAX / 2);
+    text_add(&text, problem->message);
+    size_t affected = (size_t)__builtin_popcountll(problem->runs), named = 0;
+    for (size_t i = 0; i < count && affected && affected < count && named < NAMED_MAX; i++)
+        if (problem->runs >> i & 1)
+            text_addf(&text, "%s`%s`", named++ ? ", " : affected > 1 ? " (in runs " : " (in run ", names[i]);
+    if (named < affected && named)
+        text_addf(&text, " and %zu more", affected - named);
+    text_add(&text, named ? ")" : "");
+    return text_take(&text);
 }
 
 void problem_show(struct text *out, const struct problem *problem)

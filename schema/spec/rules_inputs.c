@@ -68,7 +68,7 @@ static void check_learning_rate(struct check *check)
         check_at(check, "training.learning_rate.total_iterations", true,
             "the schedule ends at iteration %" PRId64 ", the run at %" PRId64 ": the rate stays at its minimum in between",
             rate->total_iterations, check->spec->training.iterations);
-    if (rate->schedule != SCHEDULE_WSD && rule_written(check, "training.learning_rate.decay_iterations"))
+    if (rate->schedule != SCHEDULE_WSD && rate->decay_iterations != 0 && rule_written(check, "training.learning_rate.decay_iterations"))
         check_at(check, "training.learning_rate.decay_iterations", true, "`decay_iterations` is used by `schedule: wsd` only");
 }
 

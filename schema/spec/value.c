@@ -15,7 +15,9 @@ bool value_refuse(struct check *check, const struct field *field, const struct n
     text_init(&wanted, 4096);
     field_expectation(&wanted, field);
     char found[64];
-    if (node->kind != NODE_SCALAR)
+    if (node->kind == NODE_LIST && field->type == FIELD_SPLIT)
+        snprintf(found, sizeof found, "%zu", node->count);
+    else if (node->kind != NODE_SCALAR)
         snprintf(found, sizeof found, "%s", node->kind == NODE_MAP ? "a map" : "a list");
     else if (node_is_null(node))
         snprintf(found, sizeof found, "nothing");

@@ -82,7 +82,7 @@ static const struct slip slips[] = {
     {"training: {loss_scale: {initial: 0}}", "`training.loss_scale.initial` expects a number greater than 0, not `0`"},
     {"data: {tokenize: {sampling_rate: 7.4}}", "`data.tokenize.sampling_rate` expects a share, such as 90% or 0.9, not `7.4`: 90% is 0.9"},
     {"data: {tokenize: {memory_per_task: 24}}", "`data.tokenize.memory_per_task` expects a size with its unit, such as 80GB or 8GiB, not `24`: the unit is missing"},
-    {"data: {split: [90, 10]}", "`data.split` expects a list of three numbers, not a list: training, validation, test"},
+    {"data: {split: [90, 10]}", "`data.split` expects a list of three numbers, not 2: training, validation, test"},
     {"data: {split: [90, 5, 1]}", "the parts of `data.split` add up to 96, not to 100 (1 and 1000 are taken too)"},
     {"data: {split: [0, 100, 0]}", "`data.split` leaves nothing to train on"},
     {"model: {moe: {experts: 4, losses: {type: aux_loss}}}", "`model.moe.losses` expects a list of {type: …, coefficient: …}, not a map"},
@@ -319,53 +319,6 @@ static void test_options_are_named(void **state)
         "       |                                ^\n");
 }
 
-static void test_runs(void **state)
-{
-    (void)state;
-    expect_problems(GOOD_SPEC "runs:\n"
-                              "  dense: {}\n"
-                              "  a b: {}\n"
-                              "  empty:\n"
-                              "  moe: {runs: {}, base: x}\n",
-        NULL,
-        "spec.yaml:7:3: `runs`: `a b` is no name of 1 to 64 letters, digits, `_` and `-`\n"
-        "     7 |   a b: {}\n"
-        "       |   ^\n"
-        "spec.yaml:8:9: `runs.empty` expects a map of keys; `empty: {}` is a run with nothing of its own\n"
-        "     8 |   empty:\n"
-        "       |         ^\n"
-        "spec.yaml:9:9: `runs` stands at the top of a file, not inside a run\n"
-        "     9 |   moe: {runs: {}, base: x}\n"
-        "       |         ^\n"
-        "spec.yaml:9:19: `base` stands at the top of a file, not inside a run\n"
-        "     9 |   moe: {runs: {}, base: x}\n"
-        "       |                   ^\n");
-    struct spec_file file;
-    const char *only[] = {"dens"};
-    write_text("spec.yaml", GOOD_SPEC "runs: {dense: {}}\n");
-    assert_int_equal(spec_file_load(&file, "spec.yaml", only, 1, NULL, 0), -1);
-    assert_string_equal(js_string_of(js_get(js_at(file.problem_list, 0), "message"), ""),
-        "--run dens: there is no such run; did you mean `dense`?");
-    spec_file_release(&file);
-}
-
-// What every run replaces is wrong all the same; what they share is said once.
-static void test_the_common_part_is_checked(void **state)
-{
-    (void)state;
-    expect_problems("base: good.yaml\n"
-                    "model: {bias: no}\n"
-                    "training: {seed: -1}\n"
-                    "runs: {a: {model: {bias: false}}, b: {model: {bias: true}}}\n",
-        NULL,
-        "spec.yaml:2:15: `model.bias` expects `true` or `false`, not `no`: write `false`\n"
-        "     2 | model: {bias: no}\n"
-        "       |               ^\n"
-        "spec.yaml:3:18: `training.seed` expects a whole number of at least 0, not `-1`\n"
-        "     3 | training: {seed: -1}\n"
-        "       |                  ^\n");
-}
-
 static void test_nothing_to_remove(void **state)
 {
     (void)state;
@@ -554,8 +507,6 @@ int main(void)
         cmocka_unit_test(test_missing_keys),
         cmocka_unit_test(test_duplicate_keys),
         cmocka_unit_test(test_options_are_named),
-        cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_the_common_part_is_checked),
         cmocka_unit_test(test_nothing_to_remove),
         cmocka_unit_test(test_caret_of_long_and_odd_lines),
         cmocka_unit_test(test_terminal_escapes_are_not_shown),
