@@ -31,7 +31,7 @@ function sizes(shows, [a, b]) {
   return out;
 }
 
-function outcomes(answer, shows, [a, b], rates) {
+function outcomes(answer, shows, [a, b]) {
   const out = [];
   for (const [metric, label] of [["loss", "training loss"], ["validation_loss", "validation loss"]]) {
     const { a: x, b: y, difference } = pair(answer, metric);
@@ -40,8 +40,8 @@ function outcomes(answer, shows, [a, b], rates) {
     out.push(["plain", difference === 0 ? `The ${label} is the same to the last bit: ${number(x, 5)}.`
       : `The ${label} of ${b} is ${number(Math.abs(difference), 3)} ${lower}: ${number(y, 5)} against ${number(x, 5)} (${a}).`]);
   }
-  const rate = ratio(...rates);
-  if (rate) out.push(["plain", `${b} works through tokens at ${rate.toFixed(2)} × the speed of ${a}: ${compact(rates[1])} against ${compact(rates[0])} a second, each the median of its steps.`]);
+  const speed = pair(answer, "tokens_per_second"), rate = ratio(speed.a, speed.b);
+  if (rate) out.push(["plain", `${b} works through tokens at ${rate.toFixed(2)} × the speed of ${a}: ${compact(speed.b)} against ${compact(speed.a)} a second, each the median of its steps.`]);
   const norm = pair(answer, "grad_norm");
   if (typeof norm.a === "number" && typeof norm.b === "number") out.push(["plain", `The gradient norm is ${number(norm.b, 3)} in ${b} and ${number(norm.a, 3)} in ${a}.`]);
   shows.forEach((show, i) => {
@@ -51,7 +51,7 @@ function outcomes(answer, shows, [a, b], rates) {
   return out;
 }
 
-export function facts(answer, shows, names, rates) {
+export function facts(answer, shows, names) {
   if (!answer.step) return [["plain", "The two runs have no step in common yet."]];
-  return [...sameness(answer, shows), ...sizes(shows, names), ...outcomes(answer, shows, names, rates)];
+  return [...sameness(answer, shows), ...sizes(shows, names), ...outcomes(answer, shows, names)];
 }

@@ -33,17 +33,10 @@ function runCard(name, letter, index) {
 function valuesTable(answer, a, b) {
   const rank = metric => (first.indexOf(metric) + 100) % 100;
   const rows = Object.entries(answer.metrics).filter(([metric]) => !metric.includes("/"))
-    .sort(([x], [y]) => rank(x) - rank(y) || x.localeCompare(y)).map(([metric, row]) => [metricLabel(metric), number(row.a, 5), number(row.b, 5),
+    .sort(([x], [y]) => rank(x) - rank(y) || x.localeCompare(y)).map(([metric, row]) => [metricLabel(metric) + (row.median ? ", median" : ""), number(row.a, 5), number(row.b, 5),
       signed(row.difference), typeof row.a === "number" && typeof row.difference === "number" && row.a !== 0 ? percent(row.difference / Math.abs(row.a)) : "–"]);
   return table([{ label: "Metric" }, { label: a, number: true }, { label: b, number: true }, { label: "Difference", number: true },
     { label: "Relative", number: true }], rows);
-}
-
-// Tokens a second in the middle of all steps: the last step's alone says little.
-function medianRate(name) {
-  const curve = curvesOf(name).metrics.get("tokens_per_second");
-  const values = curve ? curve.value.filter(Number.isFinite).sort((x, y) => x - y) : [];
-  return values.length ? values[values.length >> 1] : null;
 }
 
 // Keys of a section that only one run has, and that are off in it, differ in letter only: they are folded away.
@@ -109,7 +102,7 @@ export function open(root, query) {
     const asked = shows.map(show => show.spec && show.spec.question).find(Boolean);
     question.hidden = !asked;
     question.textContent = asked || "";
-    replace(words, section("In words", h("ul", { class: "facts" }, facts(answer, shows, [a, b], pair.map(medianRate)).map(([mark, text]) => h("li", { class: `fact-${mark}` }, text)))));
+    replace(words, section("In words", h("ul", { class: "facts" }, facts(answer, shows, [a, b]).map(([mark, text]) => h("li", { class: `fact-${mark}` }, text)))));
     replace(tables, section(`Values at step ${number(answer.step)}`, valuesTable(answer, a, b)),
       section("Predicted against measured", predictedTable(answer, a, b)), section("Configuration: differences only", configurationTable(answer, a, b)));
   }

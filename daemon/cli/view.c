@@ -79,9 +79,11 @@ static void add_metric(struct table *table, const char *name, const struct json 
     double base = js_real_of(js_get(row, "a"), NAN), apart = js_real_of(js_get(row, "difference"), NAN);
     if (isfinite(base) && isfinite(apart) && base != 0)
         snprintf(relative, sizeof relative, "%+.2f %%", 100 * apart / fabs(base));
-    const char *cells[] = {name, format_json(left, js_get(row, "a")), format_json(right, js_get(row, "b")),
+    char *label = string_format("%s%s", name, js_boolean_of(js_get(row, "median"), false) ? ", median" : "");
+    const char *cells[] = {label, format_json(left, js_get(row, "a")), format_json(right, js_get(row, "b")),
         format_json(difference, js_get(row, "difference")), relative};
     table_row(table, cells);
+    free(label);
 }
 
 // The metrics that a comparison begins with; all others follow in the API's order.

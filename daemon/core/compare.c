@@ -48,6 +48,42 @@ static bool common_value(struct daemon *daemon, const struct run_row rows[2], co
     return found;
 }
 
+// How fast a step is differs from one to the next by what else the machine does: one step says little, the median of many more.
+static bool is_speed(const char *name)
+{
+    static const char *const names[] = {"step_time_ms", "tokens_per_second", "tflops"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+// Over the last RECENT_STEPS steps up to `last`; fallback where none of them is a number.
+static double recent_median(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, double fallback)
+{
+    int64_t after = last > RECENT_STEPS ? last - RECENT_STEPS : -1;
+    struct json *columns = series_read(daemon->series, row->run_id, &name, 1, after, INT64_MAX);
+    const struct json *steps = js_get(js_get(columns, name), "step"), *all = js_get(js_get(columns, name), "value");
+    size_t count = 0;
+    double *values = allocate(js_count(all), sizeof *values);
+    for (size_t i = 0; i < js_count(all); i++) {
+        double value = js_real_of(js_at(all, i), NAN);
+        if (isfinite(value) && js_integer_of(js_at(steps, i), INT64_MAX) <= last)
+            values[count++] = value;
+    }
+    qsort(values, count, sizeof *values, by_value);
+    double median = count ? (values[(count - 1) / 2] + values[count / 2]) / 2 : fallback;
+    free(values);
+    js_free(columns);
+    return median;
+}
+
 static bool has_name(const struct json *names, const char *name)
 {
     for (size_t i = 0; i < js_count(names); i++)
@@ -66,11 +102,14 @@ static struct json *compare_metrics(struct daemon *daemon, const struct run_row 
         int64_t at;
         if (!has_name(others, name) || !common_value(daemon, rows, name, step, values, &at))
             continue;
+        for (int side = 0; side < 2 && is_speed(name); side++)
+            values[side] = recent_median(daemon, &rows[side], name, at, values[side]);
         struct json *pair = js_object();
         js_set(pair, "a", js_real(values[0]));
         js_set(pair, "b", js_real(values[1]));
         js_set(pair, "difference", js_real(values[1] - values[0]));
         js_set(pair, "step", js_integer(at));
+        js_set(pair, "median", js_boolean(is_speed(name)));
         js_set(metrics, name, pair);
     }
     js_free(names);
