@@ -17,9 +17,9 @@ static const char usage[] =
     "  --help                      this text\n"
     "exit codes: 0 done, 1 failed, 2 bad usage, run.json or data, 75 stopped after saving (start it again to continue)\n";
 
-static int wrong(const char *what)
+static int wrong(const char *what, const char *word)
 {
-    fprintf(stderr, "switchyard-worker: %s\n%s", what, usage);
+    fprintf(stderr, "switchyard-worker: %s%s\n%s", what, word, usage);
     return EXIT_BAD_INPUT;
 }
 
@@ -43,28 +43,30 @@ int main(int argc, char **argv)
 {
     const char *words[2] = {NULL, NULL};
     int count = 0;
-    bool as_json = false;
+    bool as_json = false, help = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             as_json = true;
+        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            help = true;
         else if (count < 2)
             words[count++] = argv[i];
         else
-            return wrong("too many words");
+            return wrong("one word too many: ", argv[i]);
     }
-    if (count == 1 && strcmp(words[0], "--help") == 0) {
+    if (help) {
         fputs(usage, stdout);
         return EXIT_DONE;
     }
     if (count == 1 && strcmp(words[0], "--version") == 0)
         return version_print(as_json);
     if (count != 2)
-        return wrong("expected a command and a directory");
+        return wrong("expected a command and a directory", "");
     if (strcmp(words[0], "train") == 0)
         return train_command(words[1]);
     if (strcmp(words[0], "tokenize") == 0)
         return tokenize_run(words[1]);
     if (strcmp(words[0], "inspect") == 0)
         return inspect_command(words[1], as_json);
-    return wrong("no such command");
+    return wrong("no such command: ", words[0]);
 }

@@ -66,9 +66,11 @@ static void print_attempts(const struct json *attempts)
 {
     for (size_t i = 0; i < js_count(attempts); i++) {
         const struct json *attempt = js_at(attempts, i);
+        bool job_known = js_kind(js_get(attempt, "job_id")) != JSON_KIND_NULL, ended = js_kind(js_get(attempt, "code")) != JSON_KIND_NULL;
         char *job = view_value(js_get(attempt, "job_id")), *code = view_value(js_get(attempt, "code"));
-        char *line = string_format("attempt %lld: %s, job %s, exit code %s", (long long)js_integer_of(js_get(attempt, "number"), 0),
-            js_string_of(js_get(attempt, "state"), "?"), job, code);
+        char *line = string_format("attempt %lld: %s%s%s%s%s", (long long)js_integer_of(js_get(attempt, "number"), 0),
+            js_string_of(js_get(attempt, "state"), "?"), job_known ? ", job " : "", job_known ? job : "", ended ? ", exit code " : "",
+            ended ? code : "");
         char *clean = clean_line(line);
         printf("  %s\n", clean);
         free(clean);

@@ -1,6 +1,8 @@
 // One run in full: what it was made of, what happened to it, its curves, its logs.
 #include "daemon/core/core.h"
+#include "schema/base/file.h"
 #include "schema/record/layout.h"
+#include "schema/record/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NEEDS_MAX = 256, EVENTS_SHOWN = 1000 };
+enum { NEEDS_MAX = 256, EVENTS_SHOWN = 1000, ATTEMPTS_MAX = 10000 };
 
 static struct json *needs_json(struct daemon *daemon, const struct run_row *row)
 {
@@ -36,12 +38,41 @@ static struct json *needs_json(struct daemon *daemon, const struct run_row *row)
     return list;
 }
 
+// The exit code that an attempt left behind, in its exit record or in the worker's own end; -1: none.
+static int64_t code_left(struct daemon *daemon, const struct run_row *row, int64_t number)
+{
+    struct exit_record end;
+    char *path = run_attempt_file(row->directory, number, EXIT_FILE);
+    int64_t code = exit_record_read(&end, path, NULL) == 0 ? end.code : -1;
+    free(path);
+    if (code >= 0)
+        return code;
+    struct json *ends = state_notes(daemon->state, row->id, "end", -1, ATTEMPTS_MAX, NULL);
+    for (size_t i = 0; i < js_count(ends); i++)
+        if (js_integer_of(js_get(js_at(ends, i), "attempt"), 0) == number)
+            code = js_integer_of(js_get(js_get(js_at(ends, i), "body"), "code"), -1);
+    js_free(ends);
+    return code;
+}
+
+// The newest attempt is a run's only writer: nobody watches an older one any more, as when the worker was started by hand.
+static void supersede_shown(struct daemon *daemon, const struct run_row *row, struct json *attempt)
+{
+    int64_t code = code_left(daemon, row, js_integer_of(js_get(attempt, "number"), 0));
+    js_set(attempt, "state", js_string("superseded"));
+    js_set(attempt, "code", code >= 0 ? js_integer(code) : js_null());
+}
+
 static struct json *attempts_json(struct daemon *daemon, const struct run_row *row)
 {
     struct json *attempts = state_attempts(daemon->state, row->id, NULL);
     for (size_t i = 0; i < js_count(attempts); i++) {
         struct json *attempt = js_at(attempts, i);
-        js_set(attempt, "job_id", js_get(attempt, "job") ? js_keep(js_get(attempt, "job")) : js_null());
+        const struct json *job = js_get(attempt, "job");
+        bool by_hand = !job || strcmp(js_string_of(job, ""), "0") == 0;
+        js_set(attempt, "job_id", by_hand ? js_null() : js_keep(job));
+        if (i + 1 < js_count(attempts) && strcmp(js_string_of(js_get(attempt, "state"), ""), "running") == 0)
+            supersede_shown(daemon, row, attempt);
     }
     return attempts ? attempts : js_array();
 }
@@ -136,6 +167,16 @@ static int open_beneath(const char *directory, const char *attempt, const char *
     return fd;
 }
 
+// job.sh leaves a note of the job in the attempt that it claims; the worker alone does not.
+static bool started_by_hand(const char *directory, const char *attempt)
+{
+    char *job = string_format("%s/%s/%s", directory, attempt, JOB_FILE), *records = string_format("%s/%s/%s", directory, attempt, RECORDS_FILE);
+    bool by_hand = !file_exists(job) && file_exists(records);
+    free(job);
+    free(records);
+    return by_hand;
+}
+
 int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer)
 {
     bool errors = strcmp(stream, "stderr") == 0;
@@ -152,7 +193,8 @@ int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, con
     int fd = open_beneath(row.directory, number, errors ? "stderr.log" : "stdout.log");
     struct stat info;
     if (fd < 0) {
-        answer_fail(answer, 404, "%s/%s has no %s log of %s yet", row.project, row.name, stream, number);
+        answer_fail(answer, 404, "%s/%s has no %s log of %s%s", row.project, row.name, stream, number,
+            started_by_hand(row.directory, number) ? ": it was started by hand, and printed where that was" : " yet");
     } else if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);
         fd = answer_fail(answer, 404, "%s/%s: the %s log of %s is not a file", row.project, row.name, stream, number);

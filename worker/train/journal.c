@@ -38,6 +38,7 @@ int journal_start(struct journal *journal, struct json *worker, int64_t resumed,
     if (resumed < 0)
         return 0;
     char *text = string_format("continuing after step %lld from its checkpoint", (long long)resumed);
+    journal_tell(journal, text);
     int status = record_event(journal->writer, resumed, "resumed", text, err);
     free(text);
     return status;
@@ -119,6 +120,12 @@ int journal_checkpoint(struct journal *journal, int64_t step, int64_t bytes, str
     js_set(members, "bytes", js_integer(bytes));
     free(directory);
     return record_other(journal->writer, "checkpoint", members, err);
+}
+
+void journal_tell(const struct journal *journal, const char *text)
+{
+    if (journal->writer)
+        fprintf(stderr, "%s\n", text);
 }
 
 int journal_event(struct journal *journal, int64_t step, const char *event, const char *text, struct error *err)

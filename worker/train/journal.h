@@ -23,5 +23,6 @@ int journal_start(struct journal *journal, struct json *worker, int64_t resumed,
 // A step: metrics, data, expert load (at the logging interval), and an event and an alert where the loss stops being finite.
 int journal_step(struct journal *journal, int64_t step, const struct step_result *result, const char *samples_hex, bool logged, struct error *err);
 int journal_checkpoint(struct journal *journal, int64_t step, int64_t bytes, struct error *err);
+void journal_tell(const struct journal *journal, const char *text); // to people, on stderr, by the rank that writes
 int journal_event(struct journal *journal, int64_t step, const char *event, const char *text, struct error *err);
 void journal_end(struct journal *journal, int code, struct json *members); // takes members; a fault here changes nothing any more

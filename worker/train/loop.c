@@ -1,4 +1,5 @@
 #include "worker/train/loop.h"
+#include "schema/base/file.h"
 #include "schema/base/clock.h"
 #include "schema/record/layout.h"
 #include "schema/shape/lr.h"
@@ -154,9 +155,22 @@ static int finish_step(struct trainer *trainer, bool *stop, struct error *err)
     return 0;
 }
 
+// A file that asks to stop stays until somebody takes it away: who starts the worker by hand must be told.
+static char *stopped_text(const struct trainer *trainer)
+{
+    char *path = path_join(trainer->job.run_directory, STOP_FILE);
+    bool asked = file_exists(path);
+    char *text = string_format("stopped after step %lld%s%s; a checkpoint holds it", (long long)trainer->step, asked ? ", as asked by " : "",
+        asked ? path : "");
+    free(path);
+    return text;
+}
+
 int train_loop(struct trainer *trainer, struct error *err)
 {
     bool stop = false;
+    if (trainer->step >= trainer->job.spec.training.iterations)
+        journal_tell(&trainer->journal, "nothing is left to train: that was the last step");
     while (trainer->step < trainer->job.spec.training.iterations && !stop) {
         run_step(trainer);
         if (finish_step(trainer, &stop, err) != 0)
@@ -164,7 +178,8 @@ int train_loop(struct trainer *trainer, struct error *err)
     }
     if (!stop)
         return EXIT_DONE;
-    char *text = string_format("stopped after step %lld; a checkpoint holds it", (long long)trainer->step);
+    char *text = stopped_text(trainer);
+    journal_tell(&trainer->journal, text);
     int status = agree(trainer->world, journal_event(&trainer->journal, trainer->step, "stopped", text, err), err);
     free(text);
     return status == 0 ? EXIT_STOPPED : EXIT_FAILED;
