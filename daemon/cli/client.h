@@ -7,7 +7,7 @@
 // Rows for the option table of a command that asks a daemon.
 #define CLIENT_OPTION_ROWS \
     {"json", 0, NULL, false, "the API's answer as JSON"}, \
-    {"url", 0, "URL", false, "a daemon elsewhere (default: SWITCHYARD_URL, else this home's daemon)"}
+    {"url", 0, "URL", false, "a daemon elsewhere: the address that `serve` prints (default: SWITCHYARD_URL, else this home's)"}
 
 struct client;
 

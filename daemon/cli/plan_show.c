@@ -122,7 +122,7 @@ static double rate_at(const struct json *points, double step)
     return rate;
 }
 
-static void show_rates(const struct json *points)
+void plan_show_rates(const struct json *points)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     size_t count = js_count(points), highest = 0;
@@ -181,7 +181,7 @@ static void show_run(const struct json *run)
 {
     printf("\n%s/%s, executor %s\n", js_string_of(js_get(run, "project"), ""), js_string_of(js_get(run, "name"), ""),
         js_string_of(js_get(run, "executor"), ""));
-    show_rates(js_get(run, "learning_rate"));
+    plan_show_rates(js_get(run, "learning_rate"));
     show_command(run);
     const struct json *image = js_get(run, "image"), *unsupported = js_get(run, "unsupported");
     if (js_kind(image) == JSON_KIND_OBJECT) {

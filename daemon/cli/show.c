@@ -1,6 +1,7 @@
 // `switchyard show RUN`: what a run is made of, how it stands, and what happened to it.
 #include "daemon/cli/client.h"
 #include "daemon/cli/format.h"
+#include "daemon/cli/plan.h"
 #include "daemon/cli/table.h"
 #include "daemon/cli/view.h"
 
@@ -23,25 +24,68 @@ static void print_member(const char *label, const struct json *value)
     free(text);
 }
 
-// Nested objects as dotted keys, one a line.
-static void print_tree(const char *prefix, const struct json *object, int depth)
+enum { SHOWN_MAX = 200, TREE_DEPTH = 4, MEMBERS_MAX = 16 }; // bytes of a value, members of a list
+
+// Where to cut a text that is too long to be shown: not in the middle of a character.
+static int shown_length(const char *text)
 {
-    for (void *i = js_first(object); i; i = js_next(object, i)) {
-        char *key = *prefix ? string_format("%s.%s", prefix, js_key(i)) : string_copy(js_key(i));
-        if (js_kind(js_value(i)) == JSON_KIND_OBJECT && depth < 4) {
-            print_tree(key, js_value(i), depth + 1);
-        } else if (js_kind(js_value(i)) != JSON_KIND_NULL) {
-            char digits[FORMAT_MAX];
-            bool number = js_kind(js_value(i)) == JSON_KIND_INTEGER || js_kind(js_value(i)) == JSON_KIND_REAL;
-            char *text = number ? string_copy(format_value(digits, js_real_of(js_value(i), 0))) : view_value(js_value(i));
-            char *clean = clean_line(text), *clean_key = clean_line(key);
-            printf("  %-32s %.200s%s\n", clean_key, clean, strlen(clean) > 200 ? "…" : "");
-            free(clean_key);
-            free(clean);
-            free(text);
-        }
-        free(key);
+    size_t length = strlen(text);
+    if (length > SHOWN_MAX)
+        for (length = SHOWN_MAX; ((unsigned char)text[length] & 0xC0) == 0x80;)
+            length--;
+    return (int)length;
+}
+
+static void print_leaf(const char *key, const struct json *value)
+{
+    char digits[FORMAT_MAX];
+    bool number = js_kind(value) == JSON_KIND_INTEGER || js_kind(value) == JSON_KIND_REAL;
+    char *text = number ? string_copy(format_value(digits, js_real_of(value, 0))) : view_value(value);
+    char *clean = clean_line(text), *clean_key = clean_line(key);
+    int length = shown_length(clean);
+    printf("  %-32s %.*s%s\n", clean_key, length, clean, clean[length] ? "…" : "");
+    free(clean_key);
+    free(clean);
+    free(text);
+}
+
+static void print_tree(const char *prefix, const struct json *tree, int depth);
+
+static void print_branch(const char *prefix, const char *name, const struct json *value, int depth)
+{
+    char *key = *prefix ? string_format("%s.%s", prefix, name) : string_copy(name);
+    bool objects = js_kind(value) == JSON_KIND_ARRAY && js_kind(js_at(value, 0)) == JSON_KIND_OBJECT;
+    if (strcmp(key, "learning_rate") == 0 && js_kind(value) == JSON_KIND_ARRAY)
+        plan_show_rates(value);
+    else if ((objects || js_kind(value) == JSON_KIND_OBJECT) && depth < TREE_DEPTH)
+        print_tree(key, value, depth + 1);
+    else if (js_kind(value) != JSON_KIND_NULL && !(js_kind(value) == JSON_KIND_ARRAY && js_count(value) == 0))
+        print_leaf(key, value);
+    free(key);
+}
+
+// Nested objects, and lists of them, as dotted keys, one a line; members of a list are counted from 0.
+static void print_tree(const char *prefix, const struct json *tree, int depth)
+{
+    if (js_kind(tree) == JSON_KIND_OBJECT)
+        for (void *i = js_first(tree); i; i = js_next(tree, i))
+            print_branch(prefix, js_key(i), js_value(i), depth);
+    size_t count = js_kind(tree) == JSON_KIND_ARRAY ? js_count(tree) : 0;
+    for (size_t i = 0; i < count && i < MEMBERS_MAX; i++) {
+        char number[24];
+        snprintf(number, sizeof number, "%zu", i);
+        print_branch(prefix, number, js_at(tree, i), depth);
     }
+    if (count > MEMBERS_MAX)
+        printf("  %-32s and %zu more\n", prefix, count - MEMBERS_MAX);
+}
+
+static void print_section(const char *title, const struct json *tree)
+{
+    if (js_count(tree) == 0)
+        return;
+    printf("\n%s\n", title);
+    print_tree("", tree, 0);
 }
 
 static void print_events(const struct json *events)
@@ -89,18 +133,10 @@ static void print_run(const struct json *run)
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         print_member(members[i], js_get(run, members[i]));
     print_attempts(js_get(run, "attempts"));
-    if (js_count(js_get(run, "last"))) {
-        printf("\nLast values\n");
-        print_tree("", js_get(run, "last"), 0);
-    }
-    if (js_count(js_get(run, "plan"))) {
-        printf("\nPlan\n");
-        print_tree("", js_get(run, "plan"), 0);
-    }
-    if (js_count(js_get(run, "provenance"))) {
-        printf("\nProvenance\n");
-        print_tree("", js_get(run, "provenance"), 0);
-    }
+    print_section("Last values", js_get(run, "last"));
+    print_section("Plan", js_get(run, "plan"));
+    print_section("Measured", js_get(run, "measured"));
+    print_section("Provenance", js_get(run, "provenance"));
     if (js_count(js_get(run, "events"))) {
         printf("\nEvents\n");
         print_events(js_get(run, "events"));

@@ -87,7 +87,8 @@ const char *gate_sentence(enum gate_verdict verdict)
         [GATE_METHOD] = "this method is not served here: use GET or POST",
         [GATE_HOST] = "this Host is not one of the daemon's names: start it with `switchyard serve --allow-host NAME` if it should be",
         [GATE_ORIGIN] = "a page of another origin may not ask the daemon",
-        [GATE_TOKEN] = "the token is missing or wrong: send `Authorization: Bearer TOKEN`; `switchyard serve` prints the address that carries it",
+        [GATE_TOKEN] = "the token is missing or wrong: take the whole address that `switchyard serve` prints, with its #token=…, for a browser, --url or "
+                       "SWITCHYARD_URL; another program sends `Authorization: Bearer TOKEN`",
     };
     return sentences[verdict];
 }
