@@ -56,7 +56,7 @@ static struct json *body_of(const struct spec_file *file, const struct arguments
     struct text text;
     text_init(&text, SPEC_BYTES_MAX);
     struct json *body = NULL;
-    if (file_read(file->path, &text, err) == 0) {
+    if (file_read_any(file->path, &text, err) == 0) {
         char *path = path_absolute(file->path, NULL);
         struct json *runs = js_array();
         for (size_t i = 0; i < file->count; i++)

@@ -10,11 +10,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int file_read(const char *path, struct text *out, struct error *err)
+int file_open(const char *path, struct error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return error_errno(err, "%s", path);
+    struct stat info;
+    int status = fstat(fd, &info) != 0 ? error_errno(err, "%s", path) : 0;
+    if (status == 0 && !S_ISREG(info.st_mode))
+        status = error_set(err, "%s: not a regular file", path);
+    if (status == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+// Reads to the end and closes.
+static int read_all(int fd, const char *path, struct text *out, struct error *err)
+{
     char block[65536];
     ssize_t got;
     while ((got = read(fd, block, sizeof block)) > 0 && !out->overflowed)
@@ -26,6 +39,18 @@ int file_read(const char *path, struct text *out, struct error *err)
         status = error_set(err, "%s: larger than %zu bytes", path, out->limit);
     close(fd);
     return status;
+}
+
+int file_read(const char *path, struct text *out, struct error *err)
+{
+    int fd = file_open(path, err);
+    return fd < 0 ? -1 : read_all(fd, path, out, err);
+}
+
+int file_read_any(const char *path, struct text *out, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? error_errno(err, "%s", path) : read_all(fd, path, out, err);
 }
 
 static int sync_directory_of(const char *path)

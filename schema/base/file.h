@@ -5,8 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Appends the whole file to out; more than out->limit bytes is an error.
+// Opens a regular file for reading (or one of /proc). Anything else is an error, never a wait: opening or reading a FIFO, a terminal or a
+// socket may block for ever, and whoever can write into a directory can put one there.
+int file_open(const char *path, struct error *err);
+
+// Appends the whole file to out; more than out->limit bytes is an error. Regular files only, as file_open.
 int file_read(const char *path, struct text *out, struct error *err);
+// The same for what a person names on a command line: a pipe or a terminal is waited for.
+int file_read_any(const char *path, struct text *out, struct error *err);
 
 // Replaces path by these bytes: temporary file beside it, fsync, rename, fsync of the directory. A crash leaves the old or the new file.
 int file_write_atomic(const char *path, const void *bytes, size_t count, unsigned mode, struct error *err);

@@ -1,4 +1,5 @@
 #include "schema/base/hash.h"
+#include "schema/base/file.h"
 #include "schema/base/text.h"
 
 #include <fcntl.h>
@@ -58,9 +59,9 @@ void hash_bytes(char hex[HASH_HEX], const void *bytes, size_t count)
 
 int hash_file(char hex[HASH_HEX], const char *path, struct error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(path, err);
     if (fd < 0)
-        return error_errno(err, "%s", path);
+        return -1;
     struct hash *hash = hash_new();
     static _Thread_local char block[1 << 20];
     ssize_t got;

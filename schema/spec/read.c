@@ -100,7 +100,7 @@ struct node *read_file(struct spec_book *book, const char *path, const struct no
     struct source *source = add_source(book, path, directory);
     book->files[source->order] = absolute;
     struct error err;
-    if (file_read(absolute, &source->bytes, &err) != 0) {
+    if (file_read_any(absolute, &source->bytes, &err) != 0) {
         const char *why = strncmp(err.text, absolute, strlen(absolute)) == 0 ? err.text + strlen(absolute) + 2 : err.text;
         if (asked)
             problem_at(&book->problems, asked, "`base`: %s: %s", path, why);

@@ -222,6 +222,11 @@ static void test_atomic_writes(void **state)
     text_clear(&text);
     text.limit = 5;
     assert_int_equal(file_read("one", &text, &err), -1);
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    assert_int_equal(file_read("pipe", &text, &err), -1); // at once: nobody ever writes into it
+    assert_non_null(strstr(err.text, "not a regular file"));
+    assert_int_equal(file_read(".", &text, &err), -1);
+    assert_int_equal(unlink("pipe"), 0);
     text_release(&text);
 }
 
