@@ -28,6 +28,8 @@ static int verify_file(const char *directory, const struct json *file, struct er
     int status = 0;
     if (strchr(name, '/') || !*name)
         status = error_set(err, "%s: a file's name is \"%s\"", directory, name);
+    else if (!file_exists(path))
+        status = error_set(err, "%s: is missing, and complete.json names it", path);
     else if (file_size(path) != expected)
         status = error_set(err, "%s: %lld bytes, expected %lld", path, (long long)file_size(path), (long long)expected);
     else if (hash_file(hex, path, err) != 0)

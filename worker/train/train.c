@@ -3,6 +3,7 @@
 #include "worker/train/train.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
+#include "worker/train/fault.h"
 #include "worker/train/loop.h"
 #include "worker/train/stop.h"
 #include "worker/train/version.h"
@@ -206,6 +207,7 @@ int train_run(struct comm *world, const char *run_directory)
     struct error err = {0};
     int code = EXIT_BAD_INPUT;
     stop_catch_signals();
+    fault_explain();
     bool prepared = prepare(&trainer, run_directory, &err) == 0;
     if (prepared)
         code = train_loop(&trainer, &err);
