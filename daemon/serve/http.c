@@ -2,18 +2,20 @@
 // that the gate refuses still has its body read and thrown away up to the limit: closing on unread bytes would reset the connection
 // before the client sees why.
 #include "daemon/serve/http.h"
+#include "daemon/serve/deadline.h"
 
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { CONNECTIONS_MAX = 128, SILENCE_SECONDS = 30, HEADER_BYTES_MAX = 32768, STREAM_BLOCK = 16384 };
+enum { CONNECTIONS_MAX = 128, SILENCE_SECONDS = 30, REQUEST_SECONDS = 60, HEADER_BYTES_MAX = 32768, STREAM_BLOCK = 16384 };
 
 struct http {
     struct MHD_Daemon *daemon;
     struct api *api;
     const struct gate *gate;
+    struct deadlines *deadlines;
 };
 
 struct exchange {
@@ -32,9 +34,26 @@ struct headers {
     bool repeated;             // one of those that decide came twice: two readers might see two requests
 };
 
+static void connection_changed(void *context, struct MHD_Connection *connection, void **own, enum MHD_ConnectionNotificationCode code)
+{
+    struct http *http = context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *own = deadline_open(http->deadlines, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+    } else if (*own) {
+        deadline_close(http->deadlines, *own);
+        *own = NULL;
+    }
+}
+
+static struct deadline *deadline_of(struct MHD_Connection *connection)
+{
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
 static void *target_seen(void *context, const char *uri, struct MHD_Connection *connection)
 {
-    (void)connection;
+    struct http *http = context;
+    deadline_restart(http->deadlines, deadline_of(connection));
     struct exchange *exchange = allocate(1, sizeof *exchange);
     exchange->http = context;
     text_init(&exchange->body, API_BODY_MAX);
@@ -44,10 +63,11 @@ static void *target_seen(void *context, const char *uri, struct MHD_Connection *
 
 static void exchange_ended(void *context, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode code)
 {
-    (void)context, (void)connection, (void)code;
+    (void)context, (void)code;
     struct exchange *exchange = *state;
     if (!exchange)
         return;
+    deadline_restart(exchange->http->deadlines, deadline_of(connection)); // the next request of this connection
     target_release(&exchange->target);
     text_release(&exchange->body);
     free(exchange);
@@ -202,8 +222,10 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     struct exchange *exchange = *state;
     if (!exchange->headers_seen)
         return judge(exchange, connection, method);
-    if (*upload_bytes == 0)
+    if (*upload_bytes == 0) {
+        deadline_pause(exchange->http->deadlines, deadline_of(connection));
         return answer(exchange, connection, method);
+    }
     enum MHD_Result result = take(exchange, upload, *upload_bytes);
     *upload_bytes = 0;
     return result;
@@ -212,22 +234,28 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
 int http_open(struct http **http, struct api *api, const struct gate *gate, int listening, struct error *err)
 {
     struct http *opened = allocate(1, sizeof *opened);
-    *opened = (struct http){.api = api, .gate = gate};
+    *opened = (struct http){.api = api, .gate = gate, .deadlines = deadlines_new(REQUEST_SECONDS)};
+    if (!opened->deadlines)
+        goto fail;
     opened->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC, 0, NULL,
         NULL, handle, opened, MHD_OPTION_LISTEN_SOCKET, listening, MHD_OPTION_URI_LOG_CALLBACK, target_seen, opened,
-        MHD_OPTION_NOTIFY_COMPLETED, exchange_ended, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_ended, NULL, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, opened,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENCE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES_MAX,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
-    if (!opened->daemon) {
-        free(opened);
-        return error_set(err, "the HTTP server does not start (too many threads or open files?)");
+    if (opened->daemon) {
+        *http = opened;
+        return 0;
     }
-    *http = opened;
-    return 0;
+    deadlines_free(opened->deadlines);
+fail:
+    free(opened);
+    return error_set(err, "the HTTP server does not start (too many threads or open files?)");
 }
 
 void http_close(struct http *http)
 {
     MHD_stop_daemon(http->daemon);
+    deadlines_free(http->deadlines);
     free(http);
 }
