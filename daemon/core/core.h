@@ -28,12 +28,14 @@ enum {
 #define INGEST_SECONDS 0.1 // about: one run in one tick
 #define CANCEL_GRACE 10.0  // seconds between asking a job to stop and killing it
 #define TIME_LIMIT_GRACE 30.0
+#define BEAT_SAME 1e-3 // heartbeats whose times differ by less are one and the same
 
 // What the tick remembers of a run that is alive. Everything in it can be found again: it starts anew with the daemon.
 struct watch {
     int64_t run;
     int64_t attempt;                                      // the attempt that these times are about
     double gone_since, seen, exit_seen_since, stop_asked; // steady seconds; 0: not
+    double beat, beat_seen;                               // the last heartbeat's own time; when it was seen (steady)
     bool announced;                                       // in Trackio
     int64_t ingest_attempt;                               // first attempt whose records may still grow
     int64_t malformed_attempt;                            // attempt for which the one event about malformed lines has been made

@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CHUNK_LINES = 256, FIRST_LINES = 16 };
+#define STEP_MAX (INT64_C(1) << 53) // what a browser can count to
 
 struct item {
     struct json *line; // NULL: malformed
@@ -53,6 +55,8 @@ static const char *fault_of(const struct json *line, const struct view *view)
         return "metrics is not an object";
     if (metric && js_kind(js_get(line, "step")) != JSON_KIND_INTEGER)
         return "step is not an integer";
+    if (metric && (js_integer_of(js_get(line, "step"), 0) < 0 || js_integer_of(js_get(line, "step"), 0) > STEP_MAX))
+        return "step is not one that a run can have";
     return NULL;
 }
 
@@ -206,6 +210,13 @@ static int64_t lines_next(int64_t lines, size_t bytes)
     return fit < CHUNK_LINES ? (int64_t)fit : CHUNK_LINES;
 }
 
+// A directory, a FIFO or the like where a file should be. A file that only cannot be read now is none of these.
+static bool is_something_else(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
 // One attempt's file, at most a share of it. True when all of it is in the store.
 static bool ingest_attempt(struct daemon *daemon, const struct view *view, struct watch *watch, struct attempt_row *attempt, bool over)
 {
@@ -237,10 +248,10 @@ static bool ingest_attempt(struct daemon *daemon, const struct view *view, struc
     else
         watch->trackio_waits = false;
     free(chunk);
+    // A file that was cut, or something else in its place, holds nothing that is still to be read; that has been complained about.
+    bool nothing = (size >= 0 && size < attempt->ingest_offset) || (got < 0 && size < 0 && is_something_else(path));
     free(path);
-    // A file that was cut holds nothing that is still to be read; what is gone has been complained about.
-    bool cut = size >= 0 && size < attempt->ingest_offset;
-    return cut || (status == 0 && got == 0 && size <= attempt->ingest_offset);
+    return nothing || (status == 0 && got == 0 && size <= attempt->ingest_offset);
 }
 
 // The run appears in Trackio as soon as it has begun, with its configuration.

@@ -29,7 +29,9 @@ static int store_event(struct daemon *daemon, const struct view *view, const str
         snprintf(text, sizeof text, "step %lld: %s", (long long)step, said);
     else
         snprintf(text, sizeof text, "%s", said);
-    return add_event(daemon, view, line, js_string_of(js_get(line, "event"), "event"), text, err);
+    char kind[65];
+    snprintf(kind, sizeof kind, "%s", js_string_of(js_get(line, "event"), "event"));
+    return add_event(daemon, view, line, kind, text, err);
 }
 
 static int store_alert(struct daemon *daemon, const struct view *view, const struct json *line, struct error *err)

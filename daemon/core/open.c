@@ -71,10 +71,23 @@ out:
     return status;
 }
 
+// A path as a pattern that matches itself only.
+static char *glob_quoted(const char *path)
+{
+    char *quoted = allocate(2 * strlen(path) + 1, 1), *out = quoted;
+    for (; *path; path++) {
+        if (strchr("*?[\\", *path))
+            *out++ = '\\';
+        *out++ = *path;
+    }
+    return quoted;
+}
+
 // What a daemon that ended in the middle of a submission had prepared. Only beneath the home: nobody else writes there.
 static void remove_staging(const struct daemon *daemon)
 {
-    char *pattern = string_format("%s/runs/*/.new-*", daemon->home);
+    char *home = glob_quoted(daemon->home), *pattern = string_format("%s/runs/*/.new-*", home);
+    free(home);
     glob_t found;
     if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc; i++)

@@ -21,13 +21,30 @@ static bool memory_evidence(const struct view *view, int64_t attempt)
     return before >= 0 && memory_kills() > before;
 }
 
-static void note_times(struct watch *watch, int64_t attempt, const struct witnesses *w, double now)
+// Seconds since the heartbeat last changed, by our steady clock: the times in it are another clock's, which may be set, on this machine or
+// on a node. Only of the first one that is seen the age is believed, as far as it can be true.
+static double beat_age(struct watch *watch, const char *path)
+{
+    double age = heartbeat_age(path), now = clock_steady();
+    if (!isfinite(age))
+        return INFINITY;
+    double beat = clock_wall() - age;
+    if (watch->beat == 0)
+        watch->beat_seen = age > 0 ? now - age : now;
+    else if (fabs(beat - watch->beat) >= BEAT_SAME)
+        watch->beat_seen = now;
+    watch->beat = beat;
+    return now - watch->beat_seen;
+}
+
+static void note_times(struct watch *watch, int64_t attempt, struct witnesses *w, const char *beat_path, double now)
 {
     if (watch->attempt != attempt) {
         watch->attempt = attempt;
-        watch->gone_since = watch->exit_seen_since = watch->stop_asked = 0;
+        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->beat = 0;
         watch->seen = now;
     }
+    w->heartbeat_age = beat_age(watch, beat_path);
     if (w->phase == JOB_RUNNING || w->phase == JOB_PENDING) {
         watch->gone_since = 0;
         watch->seen = now;
@@ -40,6 +57,14 @@ static void note_times(struct watch *watch, int64_t attempt, const struct witnes
         watch->exit_seen_since = now;
 }
 
+// How long the attempt has run, if possible by clocks that nobody sets.
+static double ran_for(const struct attempt_row *attempt, const struct job *job, const struct witnesses *w, const struct exit_record *end)
+{
+    if (w->exit_present)
+        return end->ended - end->started;
+    return isfinite(job->ran) ? job->ran : clock_wall() - attempt->started;
+}
+
 static void look(struct daemon *daemon, const struct view *view, struct watch *watch, const struct attempt_row *attempt,
     const struct job *job, struct witnesses *w, struct exit_record *end)
 {
@@ -50,24 +75,22 @@ static void look(struct daemon *daemon, const struct view *view, struct watch *w
         .state = view->state,
         .phase = job->phase,
         .phase_reason = job->reason,
-        .exit_present = exit_record_read(end, exit_path, NULL) == 0,
+        .exit_present = exit_record_read(end, exit_path, NULL) == 0 && end->attempt == attempt->number,
         .started = file_exists(attempt_path),
-        .heartbeat_age = heartbeat_age(beat_path),
         .cancel_requested = view->cancel_requested,
         .attempt = attempt->number,
     };
+    double now = clock_steady();
+    note_times(watch, attempt->number, w, beat_path, now);
     free(exit_path);
     free(beat_path);
     free(attempt_path);
-    double now = clock_steady();
-    note_times(watch, attempt->number, w, now);
     w->gone_for = watch->gone_since > 0 ? now - watch->gone_since : 0;
     w->unseen_for = now - watch->seen;
     w->exit_code = w->exit_present ? end->code : 0;
     w->exit_signal = w->exit_present ? end->signal : 0;
     w->exit_seen_for = w->exit_present ? now - watch->exit_seen_since : 0;
-    double ran = w->exit_present ? end->ended - end->started : clock_wall() - attempt->started;
-    w->over_time = view->time_limit > 0 && ran >= view->time_limit;
+    w->over_time = view->time_limit > 0 && ran_for(attempt, job, w, end) >= view->time_limit;
     w->records_complete = ingest_run(daemon, view, watch, w->phase != JOB_RUNNING && (w->exit_present || w->phase == JOB_GONE));
     w->end_present = watch->end_attempt == attempt->number;
     w->end_code = watch->end_code;

@@ -15,6 +15,7 @@ struct job { // what submit needs and what poll tells
     const char *const *environment; // NULL-terminated NAME=VALUE, on top of the daemon's own, cleaned
     char id[64];                    // executor's job id; empty: not known
     double started;                 // start time that belongs to id
+    double ran;                     // seconds since then, by a clock that nobody sets; poll's; NAN: not known
     enum job_phase phase;
     char reason[256]; // in words
 };

@@ -15,6 +15,9 @@ now()
     printf '%s' "$moment"
 }
 
+# A full disk is waited for, ten minutes at most: it can end, and what is not written down is lost.
+patience=600
+
 # The next number after the highest that is there, so that a newer attempt always has the higher number.
 attempt=0
 for directory in "$run"/attempt-*; do
@@ -25,8 +28,27 @@ done
 while :; do
     attempt=$((attempt + 1))
     here=$run/attempt-$attempt
-    mkdir "$here" 2>/dev/null && break
-    [ -d "$here" ] || { echo "job.sh: cannot make $here" >&2; exit 1; }
+    fault=$(LC_ALL=C mkdir "$here" 2>&1) && break
+    [ -d "$here" ] && continue
+    case $fault in *"No space left"* | *uota*) ;; *) patience=0 ;; esac
+    [ "$patience" -gt 0 ] || { echo "job.sh: cannot make $here: ${fault##*: }" >&2; exit 1; }
+    patience=$((patience - 1))
+    attempt=$((attempt - 1))
+    sleep 1
+done
+# 1 when there is no use in waiting any longer.
+have_patience()
+{
+    [ -d "$here" ] && [ "$patience" -gt 0 ] || return 1
+    patience=$((patience - 1))
+    sleep 1
+}
+open_logs()
+{
+    true >"$here/stdout.log" && true >"$here/stderr.log"
+}
+until open_logs 2>/dev/null; do
+    have_patience || { echo "job.sh: cannot write $here/stdout.log" >&2; exit 1; }
 done
 started=$(now)
 [ -f "$run/job.json" ] && cp "$run/job.json" "$here/job.json.tmp" && mv "$here/job.json.tmp" "$here/job.json"
@@ -64,6 +86,13 @@ done
 signal=null
 [ "$code" -gt 128 ] && signal=$((code - 128))
 node=$(uname -n | tr -cd 'A-Za-z0-9._-')
-printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"nodes":["%s"]}\n' \
-    "$attempt" "$code" "$signal" "$started" "$(now)" "$node" >"$here/exit.json.tmp" && mv "$here/exit.json.tmp" "$here/exit.json"
+ended=$(now)
+record()
+{
+    printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"nodes":["%s"]}\n' \
+        "$attempt" "$code" "$signal" "$started" "$ended" "$node" >"$here/exit.json.tmp" && mv "$here/exit.json.tmp" "$here/exit.json"
+}
+until record 2>/dev/null; do
+    have_patience || { echo "job.sh: cannot write $here/exit.json" >&2; break; }
+done
 exit "$code"

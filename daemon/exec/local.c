@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -72,7 +73,7 @@ static int spawn(pid_t *pid, const char **argv, const char **environment, const 
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_addchdir_np(&actions, directory);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, "submit.log", O_WRONLY | O_CREAT | O_APPEND, 0666);
+    posix_spawn_file_actions_addopen(&actions, 1, "submit.log", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0666);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     posix_spawn_file_actions_addclosefrom_np(&actions, 3);
     posix_spawnattr_setsigmask(&attributes, &none);
@@ -149,6 +150,7 @@ static int local_poll(void *context, struct job *jobs, size_t count, struct erro
             waitpid(pid, NULL, WNOHANG); // ours since this daemon started it: no zombie stays; a no-op for any other process
         jobs[i].reason[0] = 0;
         jobs[i].phase = is_leader_alive(&jobs[i]) ? JOB_RUNNING : JOB_GONE;
+        jobs[i].ran = jobs[i].phase == JOB_RUNNING && jobs[i].started > 0 ? process_age(jobs[i].started) : NAN;
         if (jobs[i].phase == JOB_GONE) {
             if (pid > 0)
                 waitpid(pid, NULL, WNOHANG); // it may have ended since the line above

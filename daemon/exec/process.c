@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PROC_FILE_MAX = 4 << 20 }; // an environment larger than this is read in part
@@ -50,6 +51,13 @@ double process_started(pid_t pid, pid_t *parent)
     if (parent)
         *parent = parent_pid;
     return got == 3 && state != 'Z' && state != 'X' ? (double)ticks : 0;
+}
+
+double process_age(double started)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - started / (double)sysconf(_SC_CLK_TCK);
 }
 
 bool process_has_tag(pid_t pid, const char *tag, char *found)

@@ -8,6 +8,9 @@
 // process, or if it is a zombie, which runs nothing any more. parent may be NULL.
 double process_started(pid_t pid, pid_t *parent);
 
+// Seconds since such a start time, by the clock that it was read from: setting the time of day does not change it.
+double process_age(double started);
+
 // Whether the process's environment says SWITCHYARD_TAG=<tag>. tag NULL: reads the tag into found (33 bytes) instead, true if there is one.
 bool process_has_tag(pid_t pid, const char *tag, char *found);
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """job.sh alone: attempts claimed once each under a race, exit records whole, signals forwarded, nothing of the user's evaluated."""
+import contextlib
 import json
 import os
 import pathlib
@@ -87,8 +88,43 @@ def test_unwritable(run):
     check("usage", start(run, *[]).wait(), 2)
 
 
+def fill(folder):
+    with open(folder / "filler", "ab", buffering=0) as filler:
+        for size in (4096, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    filler.write(b"x" * size)
+
+
+def test_full_disk(run):
+    """Waits for room: to begin, and to write down how the command ended."""
+    if os.geteuid() != 0:
+        print("left out without root: a small disk")
+        return
+    disk = run / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=8", "none", disk], check=True)
+    try:
+        fill(disk)
+        taken = [disk / f"inode-{n}" for n in range(6)]
+        for path in taken:
+            path.touch()
+        job = start(disk, "sh", "-c", "exit 3")
+        time.sleep(1.5)
+        check("waits to begin", (job.poll(), (disk / "attempt-1").exists()), (None, False))
+        for path in taken:
+            path.unlink()
+        time.sleep(2.5)
+        check("waits to end", (job.poll(), (disk / "attempt-1" / "exit.json").exists()), (None, False))
+        (disk / "filler").unlink()
+        check("exit", job.wait(10), 3)
+        check("record", record(disk)["code"], 3)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
 def main():
-    for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_unwritable):
+    for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_unwritable, test_full_disk):
         with tempfile.TemporaryDirectory(prefix="switchyard job ") as folder:
             test(pathlib.Path(folder))
             print(f"ok {test.__name__}")
