@@ -20,6 +20,7 @@ struct watch {
     struct json *runs;       // the list's members of these, as last seen
     struct progress progress;
     double silent_since;     // steady seconds, 0: the daemon answers
+    bool silence_told;       // and why it does not has been said
     double cancelled;        // when Ctrl-C cancelled the runs, 0: not
 };
 
@@ -50,7 +51,24 @@ static int connect_or_start(struct watch *watch)
             return client_open(&watch->client, watch->arguments, &err);
         }
     }
-    fprintf(stderr, "switchyard: %s\n", err.text);
+    if (!watch->silence_told)
+        fprintf(stderr, "switchyard: %s\n", err.text);
+    watch->silence_told = watch->submitted != NULL;
+    return -1;
+}
+
+// Somebody ended the daemon and us at once, such as a Ctrl-C that both got: the runs have nobody who would stop them.
+static int say_uncancelled(const struct watch *watch)
+{
+    fprintf(stderr, "switchyard: the daemon is gone, so the runs go on. To end them: `switchyard serve`, and in another terminal `switchyard cancel");
+    for (size_t i = 0; i < js_count(watch->submitted); i++) {
+        const struct json *seen = js_at(watch->runs, i);
+        char *name = view_run_name(js_at(watch->submitted, i));
+        if (!seen || !view_ended(seen))
+            fprintf(stderr, " %s", name);
+        free(name);
+    }
+    fprintf(stderr, "`\n");
     return -1;
 }
 
@@ -76,6 +94,7 @@ static int look(struct watch *watch)
     free(path);
     if (answered == 0 && reply.status == 200) {
         watch->silent_since = 0;
+        watch->silence_told = false;
         pick(watch, js_get(reply.json, "runs"));
     } else if (client_interrupts == client_interrupts_heard) {
         watch->silent_since = watch->silent_since > 0 ? watch->silent_since : clock_steady();
@@ -88,6 +107,8 @@ static int look(struct watch *watch)
         fprintf(stderr, "switchyard: %s\n", err.text[0] ? err.text : "the daemon does not answer as it should");
         return -1;
     }
+    if (watch->cancelled > 0 && clock_steady() - watch->silent_since > 1)
+        return say_uncancelled(watch);
     if (clock_steady() - watch->silent_since > 2) { // it was stopped, or started again elsewhere
         if (watch->client)
             client_close(watch->client);
@@ -144,7 +165,7 @@ static int watch_to_end(struct watch *watch)
 {
     for (;;) {
         if (look(watch) != 0)
-            return CLI_NO_DAEMON;
+            return watch->cancelled > 0 ? CLI_INTERRUPTED : CLI_NO_DAEMON;
         if (js_count(watch->runs))
             progress_show(&watch->progress, watch->runs);
         if (all_ended(watch->runs))

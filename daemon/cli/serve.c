@@ -23,11 +23,13 @@ static void stop(int number)
     stopping = 1;
 }
 
+// A script's background job is started with Ctrl-C ignored: it is meant for what the script runs in front, which still needs us.
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = stop}, ignored = {.sa_handler = SIG_IGN};
+    struct sigaction action = {.sa_handler = stop}, ignored = {.sa_handler = SIG_IGN}, before;
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
     sigaction(SIGPIPE, &ignored, NULL);
 }
 
