@@ -32,10 +32,19 @@ def role(words):
     return {"mpirun": "mpirun", "orterun": "mpirun", "switchyard-worker": "rank"}.get(name, "other")
 
 
+def leads_session(pid):
+    """job.sh does; what it forks for a $(…) is no second job.sh, though it looks like one."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
 def by_role(run_id):
     roles = collections.defaultdict(list)
     for pid, words in tagged(run_id).items():
-        roles[role(words)].append(pid)
+        kind = role(words)
+        roles["other" if kind == "job.sh" and not leads_session(pid) else kind].append(pid)
     return roles
 
 
