@@ -11,7 +11,7 @@
 //   start       {"kind":"start","v":1,"run_id","attempt","timestamp","worker":{version, device, isa, threads, ranks, libraries…},
 //                "resumed_from":step|null}
 //   end         {"kind":"end","v":1,"run_id","attempt","timestamp","code":N,"alltoall_bytes_per_step":N,
-//                "peak_memory_bytes":N (of the rank that has most),"parameters":{…}}
+//                "peak_memory_bytes":N (own memory of the rank that has most),"parameters":{…}}
 //
 // log_id and alert_id: the first 32 hex digits of SHA-256 of "<run_id>/<attempt>/<sequence>", sequence counting metric (or alert) lines of
 // the attempt from 0: ingesting a line twice changes nothing.

@@ -92,7 +92,7 @@ static double validate(struct trainer *trainer)
 }
 
 struct news { // what ranks tell each other after a step
-    double memory_mb;
+    double memory_bytes;
     int64_t stop;
 };
 
@@ -100,16 +100,16 @@ struct news { // what ranks tell each other after a step
 static bool exchange_news(struct trainer *trainer)
 {
     struct comm *world = trainer->world;
-    struct news mine = {peak_memory_bytes() / 1e6, stop_wished(world->rank == 0 ? trainer->job.run_directory : NULL)};
+    struct news mine = {allocated_memory_bytes(), stop_wished(world->rank == 0 ? trainer->job.run_directory : NULL)};
     struct news *all = allocate((size_t)world->size, sizeof *all);
     world->ops->allgather(world, all, &mine, sizeof mine);
     bool stop = false;
-    trainer->result.memory_mb = 0;
     for (int64_t r = 0; r < world->size; r++) {
         stop = stop || all[r].stop;
-        if (all[r].memory_mb > trainer->result.memory_mb)
-            trainer->result.memory_mb = all[r].memory_mb;
+        if (all[r].memory_bytes > trainer->peak_memory_bytes)
+            trainer->peak_memory_bytes = all[r].memory_bytes;
     }
+    trainer->result.memory_mb = trainer->peak_memory_bytes / 1e6;
     free(all);
     return stop;
 }

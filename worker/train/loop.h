@@ -20,6 +20,7 @@ struct trainer {
     int64_t step;                   // updates done
     int64_t steps_run;              // in this attempt
     int64_t alltoall_bytes;         // of training steps in this attempt, this rank
+    double peak_memory_bytes;       // most that a rank has held of its own after a step of this attempt; the same on every rank
 };
 
 struct training_state training_state_of(struct trainer *trainer);

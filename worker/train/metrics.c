@@ -96,15 +96,26 @@ struct json *step_expert_load(const struct step_result *result, const struct spe
     return members;
 }
 
-double peak_memory_bytes(void)
+// A line of /proc/self/status, in bytes; 0 if this kernel has no such line.
+static double status_bytes(const char *format)
 {
     FILE *status = fopen("/proc/self/status", "re");
     char line[256];
     double kilobytes = 0;
     while (status && fgets(line, sizeof line, status))
-        if (sscanf(line, "VmHWM: %lf kB", &kilobytes) == 1)
+        if (sscanf(line, format, &kilobytes) == 1)
             break;
     if (status)
         fclose(status);
     return kilobytes * 1024;
+}
+
+double peak_memory_bytes(void)
+{
+    return status_bytes("VmHWM: %lf kB");
+}
+
+double allocated_memory_bytes(void)
+{
+    return status_bytes("RssAnon: %lf kB");
 }

@@ -12,7 +12,7 @@ struct step_result {
     int64_t gradient_zeros;
     double learning_rate;    // the one used
     double seconds;          // of the step on rank 0, validation and checkpoints left out
-    double memory_mb;        // highest resident size so far, MB (10^6 bytes), of the rank that has most
+    double memory_mb;        // most that a rank has held of its own so far, MB (10^6 bytes): mapped data and libraries left out
     int64_t tokens;          // seen so far, this step included
     int64_t *counts;         // (layers, E) tokens that chose each expert, all ranks; NULL for a dense model
     double *balance;         // (layers) balance loss without coefficient, mean over micro batches and ranks
@@ -24,4 +24,5 @@ void step_result_release(struct step_result *result);
 struct json *step_metrics(const struct step_result *result, const struct spec *spec);   // Trackio's metrics object
 struct json *step_expert_load(const struct step_result *result, const struct spec *spec); // members of an expert_load record
 bool layer_has_experts(const struct spec *spec, int64_t layer);
-double peak_memory_bytes(void); // VmHWM of this process
+double peak_memory_bytes(void);      // highest resident size of this process, mapped files included (VmHWM)
+double allocated_memory_bytes(void); // resident memory of its own now (RssAnon): what `plan` predicts, and the heap

@@ -145,18 +145,6 @@ static int prepare(struct trainer *trainer, const char *run_directory, struct er
     return agree(world, status, err);
 }
 
-// Highest resident size of the rank that has most, bytes: what `plan` predicts for one rank.
-static int64_t largest_peak(struct comm *world)
-{
-    int64_t mine = (int64_t)peak_memory_bytes(), largest = 0;
-    int64_t *all = allocate((size_t)world->size, sizeof *all);
-    world->ops->allgather(world, all, &mine, sizeof mine);
-    for (int64_t r = 0; r < world->size; r++)
-        largest = all[r] > largest ? all[r] : largest;
-    free(all);
-    return largest;
-}
-
 // What the run cost, from what was allocated and counted. Collective.
 static struct json *account(struct trainer *trainer, bool prepared)
 {
@@ -180,7 +168,7 @@ static struct json *account(struct trainer *trainer, bool prepared)
     js_set(parameters, "resident_experts", js_integer(resident[1]));
     // A rank's bytes in one training step, as the mean over ranks and steps: what arrives depends on the routing, its mean does not.
     js_set(members, "alltoall_bytes_per_step", js_integer(trainer->steps_run ? bytes / (trainer->steps_run * world->size) : 0));
-    js_set(members, "peak_memory_bytes", js_integer(largest_peak(world)));
+    js_set(members, "peak_memory_bytes", js_integer((int64_t)trainer->peak_memory_bytes));
     js_set(members, "expert_bytes", js_integer((int64_t)model_bytes(trainer->model, "experts")));
     js_set(members, "parameters", parameters);
     js_set(members, "step", js_integer(trainer->step));
