@@ -485,7 +485,7 @@ static void test_files(void **state)
         "     1 | base: spec.yaml\n"
         "       |       ^\n");
     for (int i = 1; i <= 9; i++) {
-        char name[16], *text = i == 9 ? string_copy(GOOD_SPEC) : string_format("base: b%d.yaml\n", i + 1);
+        char name[32], *text = i == 9 ? string_copy(GOOD_SPEC) : string_format("base: b%d.yaml\n", i + 1);
         snprintf(name, sizeof name, "b%d.yaml", i);
         write_text(name, text);
         free(text);
