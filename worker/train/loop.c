@@ -54,7 +54,7 @@ static double forward_backward(struct trainer *trainer)
     return loss / (double)m;
 }
 
-static void run_step(struct trainer *trainer)
+void train_step(struct trainer *trainer)
 {
     struct step_result *result = &trainer->result;
     const struct spec *spec = &trainer->job.spec;
@@ -172,7 +172,7 @@ int train_loop(struct trainer *trainer, struct error *err)
     if (trainer->step >= trainer->job.spec.training.iterations)
         journal_tell(&trainer->journal, "nothing is left to train: that was the last step");
     while (trainer->step < trainer->job.spec.training.iterations && !stop) {
-        run_step(trainer);
+        train_step(trainer);
         if (finish_step(trainer, &stop, err) != 0)
             return EXIT_FAILED;
     }

@@ -25,5 +25,13 @@ struct trainer {
 
 struct training_state training_state_of(struct trainer *trainer);
 
+// From run.json to a trainer that can take steps: all ranks agree after each stage whether it went well. The world is set before; close
+// in every case. Collective.
+int trainer_open(struct trainer *trainer, const char *run_directory, struct error *err);
+void trainer_close(struct trainer *trainer);
+
+// One update from the next batch; what came of it is in result, nothing is written. Collective.
+void train_step(struct trainer *trainer);
+
 // Trains to the last iteration, or until a stop is wished. Returns the exit code; err says why it is not 0 or 75. Collective.
 int train_loop(struct trainer *trainer, struct error *err);

@@ -132,7 +132,7 @@ static struct json *worker_json(const struct trainer *trainer)
     return worker;
 }
 
-static int prepare(struct trainer *trainer, const char *run_directory, struct error *err)
+int trainer_open(struct trainer *trainer, const char *run_directory, struct error *err)
 {
     struct comm *world = trainer->world;
     int64_t resumed = -1;
@@ -175,7 +175,7 @@ static struct json *account(struct trainer *trainer, bool prepared)
     return members;
 }
 
-static void release(struct trainer *trainer)
+void trainer_close(struct trainer *trainer)
 {
     step_result_release(&trainer->result);
     free(trainer->tokens);
@@ -196,7 +196,7 @@ int train_run(struct comm *world, const char *run_directory)
     int code = EXIT_BAD_INPUT;
     stop_catch_signals();
     fault_explain();
-    bool prepared = prepare(&trainer, run_directory, &err) == 0;
+    bool prepared = trainer_open(&trainer, run_directory, &err) == 0;
     if (prepared)
         code = train_loop(&trainer, &err);
     if (code != EXIT_DONE && code != EXIT_STOPPED && world->rank == 0) {
@@ -205,6 +205,6 @@ int train_run(struct comm *world, const char *run_directory)
     }
     struct json *members = account(&trainer, prepared);
     journal_end(&trainer.journal, code, members);
-    release(&trainer);
+    trainer_close(&trainer);
     return code;
 }
