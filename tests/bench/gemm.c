@@ -7,45 +7,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum linear { FORWARD, DINPUT, DWEIGHT };
+static const char *const product_names[] = {"forward", "dinput", "dweight"};
+
+// A linear layer over T rows with a weight [N,K].
 struct shape {
     const char *name;
-    size_t M, N, K;
-    enum matrix_use use_a, use_b;
+    size_t T, N, K;
 };
 
-// T = 2048 tokens, hidden 128, ffn 512, qkv 256, vocabulary 257; experts: 512 rows, width 128.
+// Hidden 128, ffn 512, qkv 256, vocabulary 257; experts: 512 rows, width 128.
 static const struct shape shapes[] = {
-    {"qkv forward", 2048, 256, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
-    {"qkv dinput", 2048, 128, 256, MATRIX_PLAIN, MATRIX_PLAIN},
-    {"qkv dweight", 256, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
-    {"attention out forward", 2048, 128, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
-    {"attention out dweight", 128, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
-    {"gate, up forward", 2048, 1024, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
-    {"gate, up dinput", 2048, 128, 1024, MATRIX_PLAIN, MATRIX_PLAIN},
-    {"gate, up dweight", 1024, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
-    {"down forward", 2048, 128, 512, MATRIX_PLAIN, MATRIX_TRANSPOSED},
-    {"down dinput", 2048, 512, 128, MATRIX_PLAIN, MATRIX_PLAIN},
-    {"down dweight", 128, 512, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
-    {"logits forward", 2048, 257, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
-    {"logits dinput", 2048, 128, 257, MATRIX_PLAIN, MATRIX_PLAIN},
-    {"logits dweight", 257, 128, 2048, MATRIX_TRANSPOSED, MATRIX_PLAIN},
-    {"expert gate, up forward", 512, 256, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
-    {"expert gate, up dinput", 512, 128, 256, MATRIX_PLAIN, MATRIX_PLAIN},
-    {"expert gate, up dweight", 256, 128, 512, MATRIX_TRANSPOSED, MATRIX_PLAIN},
-    {"expert down forward", 512, 128, 128, MATRIX_PLAIN, MATRIX_TRANSPOSED},
-    {"expert down dweight", 128, 128, 512, MATRIX_TRANSPOSED, MATRIX_PLAIN},
-    {"large forward", 2048, 1024, 1024, MATRIX_PLAIN, MATRIX_TRANSPOSED},
+    {"qkv", 2048, 256, 128},
+    {"attention out", 2048, 128, 128},
+    {"gate, up", 2048, 1024, 128},
+    {"down", 2048, 128, 512},
+    {"logits", 2048, 257, 128},
+    {"expert gate, up", 512, 256, 128},
+    {"expert down", 512, 128, 128},
+    {"large", 2048, 1024, 1024},
 };
 
 // Best of several runs, in GF/s: what a quiet core does.
-static double rate(const struct device *device, const struct shape *s, float *out, const float *a, const float *b)
+static double rate(const struct device *device, const struct shape *s, enum linear product, float *out, const float *a, const float *b)
 {
-    double flops = 2.0 * (double)s->M * (double)s->N * (double)s->K, best = 0;
+    double flops = 2.0 * (double)s->T * (double)s->N * (double)s->K, best = 0;
+    void (*const products[])(void *, const void *, const void *, size_t, size_t, size_t) = {
+        device->ops->linear_forward, device->ops->linear_dinput, device->ops->linear_dweight};
     size_t repeats = (size_t)(5e8 / flops) + 1;
     for (int round = 0; round < 12; round++) {
         double start = seconds();
         for (size_t i = 0; i < repeats; i++)
-            device->ops->matmul(out, a, b, s->M, s->N, s->K, s->use_a, s->use_b, false);
+            products[product](out, a, b, s->T, s->N, s->K);
         double now = flops * (double)repeats / (seconds() - start) / 1e9;
         best = now > best ? now : best;
     }
@@ -69,18 +62,19 @@ int main(int argc, char **argv)
         b[i] = (float)(i % 89) / 89 - 0.5f;
     }
     // The ceiling is measured again beside each shape: on a shared machine it wanders.
-    enum { COUNT = sizeof shapes / sizeof *shapes };
+    enum { COUNT = 3 * sizeof shapes / sizeof *shapes };
     double rates[COUNT], best = 0, inverse = 0, count = COUNT;
     for (size_t i = 0; i < COUNT; i++) {
         double now = peak_rate() * threads;
         best = now > best ? now : best;
-        rates[i] = rate(device, &shapes[i], out, a, b);
+        rates[i] = rate(device, &shapes[i / 3], (enum linear)(i % 3), out, a, b);
         inverse += 1 / rates[i];
     }
     printf("%s, %d threads; multiply-adds alone %.1f GF/s\n", device->isa, threads, best);
     for (size_t i = 0; i < COUNT; i++) {
-        const struct shape *s = &shapes[i];
-        printf("%-26s %5zu %5zu %5zu  %6.1f GF/s  %3.0f %%\n", s->name, s->M, s->N, s->K, rates[i], 100 * rates[i] / best);
+        const struct shape *s = &shapes[i / 3];
+        printf("%-16s %-8s %5zu %5zu %5zu  %6.1f GF/s  %3.0f %%\n", s->name, product_names[i % 3], s->T, s->N, s->K, rates[i],
+            100 * rates[i] / best);
     }
     printf("harmonic mean %.1f GF/s, %.0f %%\n", count / inverse, 100 * count / inverse / best);
     return 0;

@@ -56,10 +56,10 @@ static int64_t host_counts[E];
 static void linear(size_t N, size_t in, bool backward)
 {
     if (!backward)
-        ops->matmul(big, act, weights, T, N, in, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+        ops->linear_forward(big, act, weights, T, N, in);
     else {
-        ops->matmul(act, big, weights, T, in, N, MATRIX_PLAIN, MATRIX_PLAIN, false);
-        ops->matmul(gradients, big, act, N, in, T, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
+        ops->linear_dinput(act, big, weights, T, N, in);
+        ops->linear_dweight(gradients, big, act, T, N, in);
     }
     stop(PRODUCTS);
 }

@@ -25,15 +25,15 @@ struct gradient_case {
 static int32_t tokens[MAX], choice[MAX], counts[MAX];
 static double other[MAX], saved[MAX], scores[MAX]; // what a forward keeps for its backward
 
-static void matmul_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+static void linear_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
-    ops->matmul(y, x, x + d[0] * d[2], d[0], d[1], d[2], MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->linear_forward(y, x, x + d[0] * d[2], d[0], d[1], d[2]);
 }
 
-static void matmul_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+static void linear_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
 {
-    ops->matmul(dx, dy, x + d[0] * d[2], d[0], d[2], d[1], MATRIX_PLAIN, MATRIX_PLAIN, false);
-    ops->matmul(dx + d[0] * d[2], dy, x, d[1], d[2], d[0], MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
+    ops->linear_dinput(dx, dy, x + d[0] * d[2], d[0], d[1], d[2]);
+    ops->linear_dweight(dx + d[0] * d[2], dy, x, d[0], d[1], d[2]);
 }
 
 static const int64_t group_counts[] = {3, 0, 4};
@@ -155,7 +155,7 @@ static void combine_backward(const struct device_ops *ops, double *dx, const dou
 }
 
 static const struct gradient_case cases[] = {
-    {"matmul", matmul_forward, matmul_backward, 5 * 4 + 3 * 4, 5 * 3, {5, 3, 4}, 1},
+    {"linear", linear_forward, linear_backward, 5 * 4 + 3 * 4, 5 * 3, {5, 3, 4}, 1},
     {"grouped", grouped_forward, grouped_backward, 7 * 5 + 3 * 2 * 5, 7 * 2, {2, 5}, 1},
     {"embedding", embedding_forward, embedding_backward, 5 * 3, 7 * 3, {7, 5, 3}, 1},
     {"rmsnorm", rmsnorm_forward, rmsnorm_backward, 4 * 6 + 6, 4 * 6, {4, 6}, 1},

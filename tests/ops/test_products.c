@@ -10,44 +10,63 @@
 static const size_t odd[] = {1, 2, 3, 5, 7, 13, 17, 33, 65};
 enum { ODD = sizeof odd / sizeof *odd };
 
-static void run_matmul(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+// Arrays of every product here: out or dout (T,N), x or dx (T,K), W or dW (N,K).
+static void run_linear_forward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
 {
     (void)i;
-    ops->matmul(
-        r[0], r[1], r[2], t->dims[0], t->dims[1], t->dims[2], (enum matrix_use)t->dims[3], (enum matrix_use)t->dims[4], (bool)t->dims[5]);
+    ops->linear_forward(r[0], r[1], r[2], t->dims[0], t->dims[1], t->dims[2]);
 }
 
-static void matmul_case(size_t M, size_t N, size_t K, size_t use_a, size_t use_b, size_t accumulate)
+static void run_linear_dinput(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
 {
+    (void)i;
+    ops->linear_dinput(r[1], r[0], r[2], t->dims[0], t->dims[1], t->dims[2]);
+}
+
+static void run_linear_dweight(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    ops->linear_dweight(r[2], r[0], r[1], t->dims[0], t->dims[1], t->dims[2]);
+}
+
+static trial_function *const linear[] = {run_linear_forward, run_linear_dinput, run_linear_dweight};
+
+static void linear_case(size_t T, size_t N, size_t K, size_t kind)
+{
+    static const char *const names[] = {"linear_forward (T×N×K)", "linear_dinput (T×N×K)", "linear_dweight (T×N×K)"};
     struct trial trial;
-    trial_begin(&trial, "matmul (M×N×K×use×use×accumulate)", 6, M, N, K, use_a, use_b, accumulate);
-    trial_reals(&trial, M * N, 1);
-    trial_reals(&trial, M * K, 1);
-    trial_reals(&trial, K * N, 1);
-    trial_end(&trial, run_matmul);
+    trial_begin(&trial, names[kind], 3, T, N, K);
+    trial_reals(&trial, T * N, 1);
+    trial_reals(&trial, T * K, 1);
+    trial_reals(&trial, N * K, 1);
+    trial_end(&trial, linear[kind]);
 }
 
-static void test_matmul_odd_shapes(void **test)
+static void test_linear_odd_shapes(void **test)
 {
     (void)test;
-    for (size_t m = 0; m < ODD; m++)
+    for (size_t t = 0; t < ODD; t++)
         for (size_t n = 0; n < ODD; n++)
-            for (size_t k = 0; k < ODD; k++) {
-                size_t kind = (m * 5 + n * 3 + k) % 8;
-                matmul_case(odd[m], odd[n], odd[k], kind & 1, kind >> 1 & 1, kind >> 2);
-            }
+            for (size_t k = 0; k < ODD; k++)
+                linear_case(odd[t], odd[n], odd[k], (t * 5 + n * 3 + k) % 3);
 }
 
-// Every use on shapes that end inside a tile, a panel, a block of k and a block of columns.
-static void test_matmul_blocks(void **test)
+// Every product on shapes that end inside a tile, a panel, a block of the sum and a block of columns.
+static void test_linear_blocks(void **test)
 {
     (void)test;
-    for (size_t kind = 0; kind < 8; kind++) {
-        matmul_case(173, 40, 300, kind & 1, kind >> 1 & 1, kind >> 2);
-        matmul_case(15, 530, 257, kind & 1, kind >> 1 & 1, kind >> 2);
-        matmul_case(64, 48, 520, kind & 1, kind >> 1 & 1, kind >> 2);
-        matmul_case(3, 5, 0, kind & 1, kind >> 1 & 1, kind >> 2);
-        matmul_case(0, 5, 3, kind & 1, kind >> 1 & 1, kind >> 2);
+    for (size_t kind = 0; kind < 3; kind++) {
+        linear_case(173, 40, 300, kind);
+        linear_case(300, 173, 40, kind);
+        linear_case(40, 300, 173, kind);
+        linear_case(15, 530, 257, kind);
+        linear_case(257, 15, 530, kind);
+        linear_case(530, 257, 15, kind);
+        linear_case(64, 48, 520, kind);
+        linear_case(520, 64, 48, kind);
+        linear_case(3, 5, 0, kind);
+        linear_case(3, 0, 5, kind);
+        linear_case(0, 5, 3, kind);
     }
 }
 
@@ -107,23 +126,23 @@ static void rows_alone(const struct device *device)
 {
     enum { M = 67, N = 45, K = 301 };
     struct trial all, one;
-    trial_begin(&all, "matmul", 6, (size_t)M, (size_t)N, (size_t)K, (size_t)MATRIX_PLAIN, (size_t)MATRIX_TRANSPOSED, (size_t)0);
+    trial_begin(&all, "linear_forward", 3, (size_t)M, (size_t)N, (size_t)K);
     trial_reals(&all, M * N, 1);
     trial_reals(&all, M * K, 1);
     trial_reals(&all, K * N, 1);
-    trial_on(&all, device, run_matmul);
+    trial_on(&all, device, run_linear_forward);
     for (size_t row = 0; row < M; row += 3)
         for (size_t rows = 1; rows + row <= M; rows += 13) {
-            trial_begin(&one, "matmul", 6, rows, (size_t)N, (size_t)K, (size_t)MATRIX_PLAIN, (size_t)MATRIX_TRANSPOSED, (size_t)0);
+            trial_begin(&one, "linear_forward", 3, rows, (size_t)N, (size_t)K);
             double *out = trial_reals(&one, rows * N, 1), *a = trial_reals(&one, rows * K, 1), *b = trial_reals(&one, K * N, 1);
             for (size_t i = 0; i < rows * K; i++)
                 a[i] = all.reals[1][row * K + i];
             for (size_t i = 0; i < K * N; i++)
                 b[i] = all.reals[2][i];
             (void)out;
-            trial_on(&one, device, run_matmul);
+            trial_on(&one, device, run_linear_forward);
             if (!same_bits(one.reals[0], all.reals[0] + row * N, rows * N))
-                fail_msg("matmul on %s: rows %zu…%zu of %d have other bits alone", device->isa, row, row + rows - 1, M);
+                fail_msg("linear_forward on %s: rows %zu…%zu of %d have other bits alone", device->isa, row, row + rows - 1, M);
             trial_release(&one);
         }
     trial_release(&all);
@@ -136,17 +155,12 @@ static void test_rows_alone(void **test)
     rows_alone(device_reference());
 }
 
-// Each group of a grouped operation has the bits of the plain product of its rows; dweight's accumulation included.
+// Each group of a grouped operation has the bits of the linear product of its rows; dweight's accumulation included.
 static void groups_alone(const struct device *device)
 {
     enum { GROUPS = 9, N = 37, K = 29 };
     static const int64_t counts[GROUPS] = {70, 0, 1, 300, 14, 15, 0, 33, 2};
-    static const struct {
-        trial_function *function;
-        size_t out, a, b; // arrays: R·N, R·K, weights
-        enum matrix_use use_a, use_b;
-    } kinds[] = {{run_forward, 0, 1, 2, MATRIX_PLAIN, MATRIX_TRANSPOSED}, {run_dinput, 1, 0, 2, MATRIX_PLAIN, MATRIX_PLAIN},
-        {run_dweight, 2, 0, 1, MATRIX_TRANSPOSED, MATRIX_PLAIN}};
+    static trial_function *const functions[] = {run_forward, run_dinput, run_dweight};
     for (size_t kind = 0; kind < 3; kind++) {
         struct trial grouped, plain;
         trial_begin(&grouped, "grouped", 3, (size_t)GROUPS, (size_t)N, (size_t)K);
@@ -161,21 +175,18 @@ static void groups_alone(const struct device *device)
         grouped.host = allocate(GROUPS, sizeof(int64_t));
         for (size_t g = 0; g < GROUPS; g++)
             grouped.host[g] = counts[g];
-        trial_on(&grouped, device, kinds[kind].function);
+        trial_on(&grouped, device, functions[kind]);
         for (size_t g = 0; g < GROUPS; row += (size_t)counts[g++]) {
             size_t n = (size_t)counts[g], at[3] = {row * N, row * K, g * N * K}, size[3] = {n * N, n * K, (size_t)N * K};
-            size_t dims[3][3] = {{n, N, K}, {n, K, N}, {N, K, n}};
-            trial_begin(&plain, "matmul", 6, dims[kind][0], dims[kind][1], dims[kind][2], (size_t)kinds[kind].use_a,
-                (size_t)kinds[kind].use_b, (size_t)(kind == 2));
-            size_t order[3] = {kinds[kind].out, kinds[kind].a, kinds[kind].b};
+            trial_begin(&plain, "linear", 3, n, (size_t)N, (size_t)K);
             for (size_t a = 0; a < 3; a++) {
-                double *reals = trial_reals(&plain, size[order[a]], 1);
-                for (size_t i = 0; i < size[order[a]]; i++)
-                    reals[i] = before[order[a]][at[order[a]] + i];
+                double *reals = trial_reals(&plain, size[a], 1);
+                for (size_t i = 0; i < size[a]; i++)
+                    reals[i] = before[a][at[a] + i];
             }
-            trial_on(&plain, device, run_matmul);
-            if (!same_bits(plain.reals[0], grouped.reals[order[0]] + at[order[0]], size[order[0]]))
-                fail_msg("grouped operation %zu on %s: group %zu has other bits than matmul", kind, device->isa, g);
+            trial_on(&plain, device, linear[kind]);
+            if (!same_bits(plain.reals[kind], grouped.reals[kind] + at[kind], size[kind]))
+                fail_msg("grouped operation %zu on %s: group %zu has other bits than the linear product", kind, device->isa, g);
             trial_release(&plain);
         }
         for (size_t a = 0; a < 3; a++)
@@ -194,8 +205,8 @@ static void test_groups_alone(void **test)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul_odd_shapes),
-        cmocka_unit_test(test_matmul_blocks),
+        cmocka_unit_test(test_linear_odd_shapes),
+        cmocka_unit_test(test_linear_blocks),
         cmocka_unit_test(test_grouped),
         cmocka_unit_test(test_rows_alone),
         cmocka_unit_test(test_groups_alone),

@@ -63,7 +63,9 @@ struct range cpu_part(size_t count, int thread, int threads)
 }
 
 static const struct device_ops ops = {
-    .matmul = cpu_matmul,
+    .linear_forward = cpu_linear_forward,
+    .linear_dinput = cpu_linear_dinput,
+    .linear_dweight = cpu_linear_dweight,
     .grouped_forward = cpu_grouped_forward,
     .grouped_dinput = cpu_grouped_dinput,
     .grouped_dweight = cpu_grouped_dweight,

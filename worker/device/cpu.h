@@ -41,8 +41,9 @@ struct product {
 };
 
 // cpu_matmul.c
-void cpu_matmul(
-    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate);
+void cpu_linear_forward(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K);
+void cpu_linear_dinput(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K);
+void cpu_linear_dweight(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K);
 void cpu_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
 void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
 void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K);

@@ -95,29 +95,54 @@ static void run_product(const struct product *product)
     cpu_run(run_shared, &shared, product->M * product->N * product->K / 16);
 }
 
-// The product of matrices stored without gaps.
-static struct product product_of(
-    float *c, const float *a, const float *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
+enum linear { LINEAR_FORWARD, LINEAR_DINPUT, LINEAR_DWEIGHT };
+
+// One of the three products of a linear layer over T rows with a weight [N,K]. forward: left = x, right = W; dinput: dout, W; dweight:
+// dout, x.
+static struct product product_of(enum linear kind, float *out, const float *left, const float *right, size_t T, size_t N, size_t K)
 {
-    struct product product = {.c = c, .a = a, .b = b, .M = M, .N = N, .K = K, .accumulate = accumulate};
-    product.a_row = use_a == MATRIX_PLAIN ? K : 1;
-    product.a_column = use_a == MATRIX_PLAIN ? 1 : M;
-    product.b_row = use_b == MATRIX_PLAIN ? N : 1;
-    product.b_column = use_b == MATRIX_PLAIN ? 1 : K;
-    return product;
+    switch (kind) {
+    case LINEAR_FORWARD:
+        return (struct product){
+            .c = out, .a = left, .b = right, .a_row = K, .a_column = 1, .b_row = 1, .b_column = K, .M = T, .N = N, .K = K};
+    case LINEAR_DINPUT:
+        return (struct product){
+            .c = out, .a = left, .b = right, .a_row = N, .a_column = 1, .b_row = K, .b_column = 1, .M = T, .N = K, .K = N};
+    default:
+        return (struct product){.c = out,
+            .a = left,
+            .b = right,
+            .a_row = 1,
+            .a_column = N,
+            .b_row = K,
+            .b_column = 1,
+            .M = N,
+            .N = K,
+            .K = T,
+            .accumulate = true};
+    }
 }
 
-void cpu_matmul(
-    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
+void cpu_linear_forward(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K)
 {
-    struct product product = product_of(out, a, b, M, N, K, use_a, use_b, accumulate);
+    struct product product = product_of(LINEAR_FORWARD, out, x, weight, T, N, K);
     run_product(&product);
 }
 
-enum grouped_kind { GROUPED_FORWARD, GROUPED_DINPUT, GROUPED_DWEIGHT };
+void cpu_linear_dinput(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K)
+{
+    struct product product = product_of(LINEAR_DINPUT, dx, dout, weight, T, N, K);
+    run_product(&product);
+}
+
+void cpu_linear_dweight(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K)
+{
+    struct product product = product_of(LINEAR_DWEIGHT, dweight, dout, x, T, N, K);
+    run_product(&product);
+}
 
 struct grouped {
-    enum grouped_kind kind;
+    enum linear kind;
     float *out;
     const float *left, *right; // forward: rows, weights; dinput: drows, weights; dweight: drows, rows
     const int64_t *counts;
@@ -128,12 +153,12 @@ static struct product group_product(const struct grouped *g, size_t group, size_
 {
     size_t N = g->N, K = g->K, count = (size_t)g->counts[group], matrix = group * N * K;
     switch (g->kind) {
-    case GROUPED_FORWARD:
-        return product_of(g->out + row * N, g->left + row * K, g->right + matrix, count, N, K, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
-    case GROUPED_DINPUT:
-        return product_of(g->out + row * K, g->left + row * N, g->right + matrix, count, K, N, MATRIX_PLAIN, MATRIX_PLAIN, false);
+    case LINEAR_FORWARD:
+        return product_of(g->kind, g->out + row * N, g->left + row * K, g->right + matrix, count, N, K);
+    case LINEAR_DINPUT:
+        return product_of(g->kind, g->out + row * K, g->left + row * N, g->right + matrix, count, N, K);
     default:
-        return product_of(g->out + matrix, g->left + row * N, g->right + row * K, N, K, count, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
+        return product_of(g->kind, g->out + matrix, g->left + row * N, g->right + row * K, count, N, K);
     }
 }
 
@@ -171,15 +196,15 @@ static void run_grouped(const struct grouped *g)
 
 void cpu_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
 {
-    run_grouped(&(struct grouped){GROUPED_FORWARD, out, rows, weights, counts, groups, N, K});
+    run_grouped(&(struct grouped){LINEAR_FORWARD, out, rows, weights, counts, groups, N, K});
 }
 
 void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
 {
-    run_grouped(&(struct grouped){GROUPED_DINPUT, out, drows, weights, counts, groups, N, K});
+    run_grouped(&(struct grouped){LINEAR_DINPUT, out, drows, weights, counts, groups, N, K});
 }
 
 void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K)
 {
-    run_grouped(&(struct grouped){GROUPED_DWEIGHT, dweights, drows, rows, counts, groups, N, K});
+    run_grouped(&(struct grouped){LINEAR_DWEIGHT, dweights, drows, rows, counts, groups, N, K});
 }

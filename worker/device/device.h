@@ -23,16 +23,14 @@ struct device_memory {
     void *(*host_view)(void *at);                                // address a communicator may use directly; NULL: it must stage
 };
 
-enum matrix_use { MATRIX_PLAIN, MATRIX_TRANSPOSED };
-
 struct device_ops {
-    // out(M,N) = or += op(a) · op(b); op(a) is (M,K), op(b) is (K,N). A weight W is [out,in]: forward x·Wᵀ is (PLAIN, TRANSPOSED), the
-    // gradient of x is (PLAIN, PLAIN), the gradient of W is doutᵀ·x (TRANSPOSED, PLAIN, accumulate).
-    void (*matmul)(void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b,
-        bool accumulate);
+    // The three products of a linear layer with weight W [N,K], as Hugging Face stores it: [out, in].
+    void (*linear_forward)(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K);    // out(T,N) = x(T,K) · Wᵀ
+    void (*linear_dinput)(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K);   // dx(T,K) = dout(T,N) · W
+    void (*linear_dweight)(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K);  // dW [N,K] += doutᵀ · x
     // The same for groups of rows: group g has counts[g] consecutive rows (counts is host memory), its matrix at weights + g·(rows of W · columns of W).
     // forward: out(R,N) = rows(R,K) · W_gᵀ, W_g [N,K].  dinput: out(R,K) = rows(R,N) · W_g.  dweight: dW_g [N,K] += drows_gᵀ(N,counts) · rows_g(counts,K).
-    // A group's rows get exactly the bits that matmul would give them.
+    // A group's rows get exactly the bits that the linear products would give them.
     void (*grouped_forward)(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
     void (*grouped_dinput)(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
     void (*grouped_dweight)(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K); // +=

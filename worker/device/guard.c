@@ -114,10 +114,19 @@ static void *guard_host_view(void *at)
     return inner->memory->host_view(BYTES(at, 1));
 }
 
-static void guard_matmul(
-    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
+static void guard_linear_forward(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K)
 {
-    inner->ops->matmul(REALS(out, M * N), REALS(a, M * K), REALS(b, K * N), M, N, K, use_a, use_b, accumulate);
+    inner->ops->linear_forward(REALS(out, T * N), REALS(x, T * K), REALS(weight, N * K), T, N, K);
+}
+
+static void guard_linear_dinput(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K)
+{
+    inner->ops->linear_dinput(REALS(dx, T * K), REALS(dout, T * N), REALS(weight, N * K), T, N, K);
+}
+
+static void guard_linear_dweight(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K)
+{
+    inner->ops->linear_dweight(REALS(dweight, N * K), REALS(dout, T * N), REALS(x, T * K), T, N, K);
 }
 
 static size_t total(const int64_t *counts, size_t groups)
@@ -324,7 +333,9 @@ static const struct device_memory memory = {
 };
 
 static const struct device_ops ops = {
-    .matmul = guard_matmul,
+    .linear_forward = guard_linear_forward,
+    .linear_dinput = guard_linear_dinput,
+    .linear_dweight = guard_linear_dweight,
     .grouped_forward = guard_grouped_forward,
     .grouped_dinput = guard_grouped_dinput,
     .grouped_dweight = guard_grouped_dweight,

@@ -11,10 +11,10 @@ void attention_block_forward(struct model *model, size_t layer)
 
     ops->rmsnorm_forward(l->normed_attention, l->rstd_attention, l->x, layer_weight(model, PARAM_ATTENTION_NORM, layer), s->T, s->C,
         model->spec->model.norm_epsilon);
-    ops->matmul(l->qkv, l->normed_attention, layer_weight(model, PARAM_Q, layer), s->T, s->Q, s->C, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->linear_forward(l->qkv, l->normed_attention, layer_weight(model, PARAM_Q, layer), s->T, s->Q, s->C);
     ops->rope(l->qkv, s->T, s->Q, 0, s->H + s->G, s->D, s->S, base, +1);
     ops->attention_forward(l->attention, l->lse, l->qkv, s->B, s->S, s->H, s->G, s->D);
-    ops->matmul(a->branch, l->attention, layer_weight(model, PARAM_O, layer), s->T, s->C, s->A, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->linear_forward(a->branch, l->attention, layer_weight(model, PARAM_O, layer), s->T, s->C, s->A);
     ops->add(l->x_mid, l->x, a->branch, s->T * s->C);
 }
 
@@ -26,12 +26,12 @@ void attention_block_backward(struct model *model, size_t layer)
     const struct model_sizes *s = &a->sizes;
     double base = model->spec->model.rope_base;
 
-    ops->matmul(layer_gradient(model, PARAM_O, layer), a->dx, l->attention, s->C, s->A, s->T, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
-    ops->matmul(a->dattention, a->dx, layer_weight(model, PARAM_O, layer), s->T, s->A, s->C, MATRIX_PLAIN, MATRIX_PLAIN, false);
+    ops->linear_dweight(layer_gradient(model, PARAM_O, layer), a->dx, l->attention, s->T, s->C, s->A);
+    ops->linear_dinput(a->dattention, a->dx, layer_weight(model, PARAM_O, layer), s->T, s->C, s->A);
     ops->attention_backward(a->dqkv, a->dattention, l->qkv, l->attention, l->lse, s->B, s->S, s->H, s->G, s->D);
     ops->rope(a->dqkv, s->T, s->Q, 0, s->H + s->G, s->D, s->S, base, -1);
-    ops->matmul(layer_gradient(model, PARAM_Q, layer), a->dqkv, l->normed_attention, s->Q, s->C, s->T, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
-    ops->matmul(a->dnormed, a->dqkv, layer_weight(model, PARAM_Q, layer), s->T, s->C, s->Q, MATRIX_PLAIN, MATRIX_PLAIN, false);
+    ops->linear_dweight(layer_gradient(model, PARAM_Q, layer), a->dqkv, l->normed_attention, s->T, s->Q, s->C);
+    ops->linear_dinput(a->dnormed, a->dqkv, layer_weight(model, PARAM_Q, layer), s->T, s->Q, s->C);
     ops->rmsnorm_backward(a->dx, layer_gradient(model, PARAM_ATTENTION_NORM, layer), a->dnormed, l->x,
         layer_weight(model, PARAM_ATTENTION_NORM, layer), l->rstd_attention, s->T, s->C);
 }

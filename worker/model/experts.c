@@ -17,8 +17,8 @@ void experts_forward(const struct model *model, const struct dispatch *d, void *
     for (size_t expert = 0, at = 0, count; expert < d->local; expert++, at += count) {
         count = (size_t)d->expert_rows[expert];
         if (count)
-            device->ops->matmul(real_at(device, out, at * N), real_at(device, rows, at * K), real_at(device, weights, expert * N * K), count, N,
-                K, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+            device->ops->linear_forward(
+                real_at(device, out, at * N), real_at(device, rows, at * K), real_at(device, weights, expert * N * K), count, N, K);
     }
 }
 
@@ -32,8 +32,8 @@ void experts_dinput(const struct model *model, const struct dispatch *d, void *o
     for (size_t expert = 0, at = 0, count; expert < d->local; expert++, at += count) {
         count = (size_t)d->expert_rows[expert];
         if (count)
-            device->ops->matmul(real_at(device, out, at * K), real_at(device, drows, at * N), real_at(device, weights, expert * N * K), count, K,
-                N, MATRIX_PLAIN, MATRIX_PLAIN, false);
+            device->ops->linear_dinput(
+                real_at(device, out, at * K), real_at(device, drows, at * N), real_at(device, weights, expert * N * K), count, N, K);
     }
 }
 
@@ -47,7 +47,7 @@ void experts_dweight(const struct model *model, const struct dispatch *d, void *
     for (size_t expert = 0, at = 0, count; expert < d->local; expert++, at += count) {
         count = (size_t)d->expert_rows[expert];
         if (count)
-            device->ops->matmul(real_at(device, dweights, expert * N * K), real_at(device, drows, at * N), real_at(device, rows, at * K), N, K,
-                count, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
+            device->ops->linear_dweight(
+                real_at(device, dweights, expert * N * K), real_at(device, drows, at * N), real_at(device, rows, at * K), count, N, K);
     }
 }

@@ -34,9 +34,9 @@ void ffn_forward(struct model *model, size_t layer, void *out)
     struct layer_activations *l = &a->layers[layer];
     const struct model_sizes *s = &a->sizes;
 
-    ops->matmul(l->gate_up, l->normed_mlp, layer_weight(model, PARAM_GATE, layer), s->T, 2 * s->F, s->C, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->linear_forward(l->gate_up, l->normed_mlp, layer_weight(model, PARAM_GATE, layer), s->T, 2 * s->F, s->C);
     ops->swiglu_forward(l->act, l->gate_up, NULL, s->T, s->F);
-    ops->matmul(a->branch, l->act, layer_weight(model, PARAM_DOWN, layer), s->T, s->C, s->F, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->linear_forward(a->branch, l->act, layer_weight(model, PARAM_DOWN, layer), s->T, s->C, s->F);
     ops->add(out, a->branch, l->x_mid, s->T * s->C);
 }
 
@@ -47,9 +47,9 @@ void ffn_backward(struct model *model, size_t layer)
     struct layer_activations *l = &a->layers[layer];
     const struct model_sizes *s = &a->sizes;
 
-    ops->matmul(layer_gradient(model, PARAM_DOWN, layer), a->dx, l->act, s->C, s->F, s->T, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
-    ops->matmul(a->dact, a->dx, layer_weight(model, PARAM_DOWN, layer), s->T, s->F, s->C, MATRIX_PLAIN, MATRIX_PLAIN, false);
+    ops->linear_dweight(layer_gradient(model, PARAM_DOWN, layer), a->dx, l->act, s->T, s->C, s->F);
+    ops->linear_dinput(a->dact, a->dx, layer_weight(model, PARAM_DOWN, layer), s->T, s->C, s->F);
     ops->swiglu_backward(a->dgate_up, NULL, a->dact, l->gate_up, NULL, s->T, s->F);
-    ops->matmul(layer_gradient(model, PARAM_GATE, layer), a->dgate_up, l->normed_mlp, 2 * s->F, s->C, s->T, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
-    ops->matmul(a->dnormed, a->dgate_up, layer_weight(model, PARAM_GATE, layer), s->T, s->C, 2 * s->F, MATRIX_PLAIN, MATRIX_PLAIN, false);
+    ops->linear_dweight(layer_gradient(model, PARAM_GATE, layer), a->dgate_up, l->normed_mlp, s->T, 2 * s->F, s->C);
+    ops->linear_dinput(a->dnormed, a->dgate_up, layer_weight(model, PARAM_GATE, layer), s->T, 2 * s->F, s->C);
 }

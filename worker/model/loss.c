@@ -18,12 +18,12 @@ static void loss_chunk(struct model *model, size_t first, size_t rows, double fa
     const void *weight = model_param(model, output);
     const void *normed = real_at(device, a->normed_final, first * C);
 
-    ops->matmul(a->logits, normed, weight, rows, V, C, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->linear_forward(a->logits, normed, weight, rows, V, C);
     ops->cross_entropy(real_at(device, a->losses, first), a->logits, a->targets + first, rows, V, factor);
     if (!a->training)
         return;
-    ops->matmul(model_gradient(model, output), a->logits, normed, V, C, rows, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
-    ops->matmul(real_at(device, a->dnormed, first * C), a->logits, weight, rows, C, V, MATRIX_PLAIN, MATRIX_PLAIN, false);
+    ops->linear_dweight(model_gradient(model, output), a->logits, normed, rows, V, C);
+    ops->linear_dinput(real_at(device, a->dnormed, first * C), a->logits, weight, rows, V, C);
 }
 
 double loss_forward(struct model *model, size_t counted)

@@ -45,7 +45,7 @@ static void route(struct model *model, size_t layer)
     const struct model_sizes *s = &a->sizes;
 
     void *logits = a->exchange.dlogits; // the same place serves both directions
-    ops->matmul(logits, l->normed_mlp, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C, MATRIX_PLAIN, MATRIX_TRANSPOSED, false);
+    ops->linear_forward(logits, l->normed_mlp, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C);
     ops->router_forward(moe->probs, moe->choice, moe->scores, logits, s->T, s->E, s->K, model->spec->model.moe.pre_softmax);
     ops->router_counts(moe->counts, a->balance, moe->choice, moe->scores, s->T, s->E, s->K);
     ops->permute_plan(moe->row_token, moe->row_slot, moe->row_of, moe->choice, moe->counts, s->T, s->E, s->K);
@@ -100,8 +100,8 @@ static void route_backward(struct model *model, size_t layer, const void *dsent_
     ops->gather_rows(x->dprobs, dsent_probs, moe->row_of, s->T * s->K, 1);
     ops->router_backward(x->dlogits, x->dprobs, moe->probs, moe->choice, moe->scores, moe->counts, aux_factor, s->T, s->E, s->K,
         model->spec->model.moe.pre_softmax);
-    ops->matmul(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, l->normed_mlp, s->E, s->C, s->T, MATRIX_TRANSPOSED, MATRIX_PLAIN, true);
-    ops->matmul(x->drouter, x->dlogits, layer_weight(model, PARAM_ROUTER, layer), s->T, s->C, s->E, MATRIX_PLAIN, MATRIX_PLAIN, false);
+    ops->linear_dweight(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, l->normed_mlp, s->T, s->E, s->C);
+    ops->linear_dinput(x->drouter, x->dlogits, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C);
 }
 
 void moe_backward(struct model *model, size_t layer)
