@@ -1,7 +1,7 @@
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
 #include "worker/train/checkpoint.h"
-#include "worker/train/safetensors.h"
+#include "worker/weights/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "schema/record/layout.h"
 #include "schema/shape/groups.h"
 #include "worker/train/job.h"
-#include "worker/train/safetensors.h"
+#include "worker/weights/safetensors.h"
 #include "worker/train/train.h"
 #include "schema/shape/params.h"
 

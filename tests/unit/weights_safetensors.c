@@ -1,7 +1,7 @@
 // The safetensors format: what is written reads back and has the format's bytes; every damaged file is an error and never a crash.
 #include "schema/base/file.h"
 #include "schema/base/text.h"
-#include "worker/train/safetensors.h"
+#include "worker/weights/safetensors.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 #include "schema/base/file.h"
 #include "schema/base/json.h"
-#include "worker/train/safetensors.h"
+#include "worker/weights/safetensors.h"
 
 #include <dirent.h>
 #include <fcntl.h>

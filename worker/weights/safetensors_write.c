@@ -1,5 +1,5 @@
 #include "schema/base/json.h"
-#include "worker/train/safetensors.h"
+#include "worker/weights/safetensors.h"
 
 #include <errno.h>
 #include <stdio.h>
