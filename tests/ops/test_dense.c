@@ -1,10 +1,12 @@
 // Operations of a dense model other than products.
+#include "schema/base/text.h"
 #include "tests/ops/trial.h"
 #include "worker/device/cpu.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
+#include <string.h>
 #include <cmocka.h>
 
 static const size_t odd[] = {1, 2, 3, 5, 7, 13, 17, 33, 65};
@@ -35,6 +37,73 @@ static void test_embedding(void **test)
                 tokens[t] = (int32_t)below(V);
             trial_end(&trial, kind ? run_embedding_backward : run_embedding_forward);
         }
+}
+
+static void run_bias(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    ops->bias_add(r[0], r[1], t->dims[0], t->dims[1]);
+    ops->bias_gradient(r[1], r[2], t->dims[0], t->dims[1]);
+}
+
+static void run_grouped_bias(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    ops->grouped_bias_add(r[0], r[1], t->host, 4, t->dims[1]);
+    ops->grouped_bias_gradient(r[1], r[2], t->host, 4, t->dims[1]);
+}
+
+static void test_bias(void **test)
+{
+    (void)test;
+    for (size_t n = 0; n < 2 * ODD * ODD; n++) {
+        struct trial trial;
+        size_t T = n % ODD == 8 ? 330 : odd[n % ODD], N = odd[n / ODD % ODD], grouped = n / (ODD * ODD);
+        trial_begin(&trial, grouped ? "grouped_bias (T×N)" : "bias (T×N)", 2, T, N);
+        trial_reals(&trial, T * N, 1);
+        trial_reals(&trial, 4 * N, 1);
+        trial_reals(&trial, T * N, 1);
+        trial.host = allocate(4, sizeof *trial.host); // one group without rows
+        for (size_t t = 0; t < T; t++)
+            trial.host[(size_t[]){0, 1, 3}[below(3)]]++;
+        trial_end(&trial, grouped ? run_grouped_bias : run_bias);
+    }
+}
+
+// A group's bits are those of the plain operations on its rows.
+static void grouped_is_plain(const struct device *device)
+{
+    enum { N = 37, ROWS = 130 };
+    static const int64_t counts[] = {70, 0, 1, 59};
+    struct trial grouped, plain;
+    trial_begin(&grouped, "grouped_bias", 2, (size_t)ROWS, (size_t)N);
+    trial_reals(&grouped, ROWS * N, 1);
+    trial_reals(&grouped, 4 * N, 1);
+    trial_reals(&grouped, ROWS * N, 1);
+    grouped.host = allocate(4, sizeof *grouped.host);
+    double before[3][ROWS * N];
+    for (size_t a = 0; a < 3; a++)
+        memcpy(before[a], grouped.reals[a], grouped.real_counts[a] * sizeof(double));
+    memcpy(grouped.host, counts, sizeof counts);
+    trial_on(&grouped, device, run_grouped_bias);
+    for (size_t g = 0, row = 0; g < 4; row += (size_t)counts[g++]) {
+        size_t rows = (size_t)counts[g];
+        trial_begin(&plain, "bias", 2, rows, (size_t)N);
+        for (size_t a = 0; a < 3; a++)
+            memcpy(trial_reals(&plain, a == 1 ? N : (rows + !rows) * N, 1), before[a] + (a == 1 ? g : row % ROWS) * N, (a == 1 ? 1 : rows) * N * sizeof(double));
+        trial_on(&plain, device, run_bias);
+        assert_true(same_bits(plain.reals[0], grouped.reals[0] + row * N, rows * N));
+        assert_true(same_bits(plain.reals[1], grouped.reals[1] + g * N, N));
+        trial_release(&plain);
+    }
+    trial_release(&grouped);
+}
+
+static void test_grouped_bias(void **test)
+{
+    (void)test;
+    grouped_is_plain(device_reference());
+    each_cpu(grouped_is_plain);
 }
 
 static void run_rmsnorm_forward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
@@ -302,6 +371,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_grouped_bias),
         cmocka_unit_test(test_rmsnorm),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_swiglu),

@@ -49,6 +49,32 @@ static void grouped_backward(const struct device_ops *ops, double *dx, const dou
     ops->grouped_dweight(dx + 7 * d[1], dy, x, group_counts, 3, d[0], d[1]);
 }
 
+static void bias_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    memcpy(y, x, d[0] * d[1] * sizeof *y);
+    ops->bias_add(y, x + d[0] * d[1], d[0], d[1]);
+}
+
+static void bias_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    (void)x;
+    memcpy(dx, dy, d[0] * d[1] * sizeof *dx);
+    ops->bias_gradient(dx + d[0] * d[1], dy, d[0], d[1]);
+}
+
+static void grouped_bias_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    memcpy(y, x, 7 * d[1] * sizeof *y);
+    ops->grouped_bias_add(y, x + 7 * d[1], group_counts, 3, d[1]);
+}
+
+static void grouped_bias_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    (void)x;
+    memcpy(dx, dy, 7 * d[1] * sizeof *dx);
+    ops->grouped_bias_gradient(dx + 7 * d[1], dy, group_counts, 3, d[1]);
+}
+
 static void embedding_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
     for (size_t t = 0; t < d[0]; t++)
@@ -157,6 +183,8 @@ static void combine_backward(const struct device_ops *ops, double *dx, const dou
 static const struct gradient_case cases[] = {
     {"linear", linear_forward, linear_backward, 5 * 4 + 3 * 4, 5 * 3, {5, 3, 4}, 1},
     {"grouped", grouped_forward, grouped_backward, 7 * 5 + 3 * 2 * 5, 7 * 2, {2, 5}, 1},
+    {"bias", bias_forward, bias_backward, 5 * 3 + 3, 5 * 3, {5, 3}, 1},
+    {"grouped bias", grouped_bias_forward, grouped_bias_backward, 7 * 3 + 3 * 3, 7 * 3, {7, 3}, 1},
     {"embedding", embedding_forward, embedding_backward, 5 * 3, 7 * 3, {7, 5, 3}, 1},
     {"rmsnorm", rmsnorm_forward, rmsnorm_backward, 4 * 6 + 6, 4 * 6, {4, 6}, 1},
     {"rope", rope_forward, rope_backward, 6 * 14, 6 * 14, {6, 14, 1, 2, 4, 3}, 1},

@@ -48,6 +48,12 @@ void cpu_grouped_forward(void *out, const void *rows, const void *weights, const
 void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
 void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K);
 
+// cpu_bias.c
+void cpu_bias_add(void *out, const void *bias, size_t T, size_t N);
+void cpu_bias_gradient(void *dbias, const void *dout, size_t T, size_t N);
+void cpu_grouped_bias_add(void *out, const void *biases, const int64_t *counts, size_t groups, size_t N);
+void cpu_grouped_bias_gradient(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N);
+
 // cpu_attention.c
 void cpu_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D);
 void cpu_attention_backward(

@@ -35,6 +35,13 @@ struct device_ops {
     void (*grouped_dinput)(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
     void (*grouped_dweight)(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K); // +=
 
+    // Biases. out(T,N) += bias(N) in every row, in place; dbias(N) += column sums of dout(T,N), rows in order within fixed blocks. Grouped: group
+    // g's rows have biases + g·N and get exactly the bits that the plain operations would give them.
+    void (*bias_add)(void *out, const void *bias, size_t T, size_t N);
+    void (*bias_gradient)(void *dbias, const void *dout, size_t T, size_t N); // +=
+    void (*grouped_bias_add)(void *out, const void *biases, const int64_t *counts, size_t groups, size_t N);
+    void (*grouped_bias_gradient)(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N); // +=
+
     void (*embedding_forward)(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C);
     void (*embedding_backward)(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C); // +=, tokens in order
 

@@ -163,6 +163,28 @@ static void guard_grouped_dweight(
     inner->ops->grouped_dweight(REALS(dweights, groups * N * K), REALS(drows, R * N), REALS(rows, R * K), counts, groups, N, K);
 }
 
+static void guard_bias_add(void *out, const void *bias, size_t T, size_t N)
+{
+    inner->ops->bias_add(REALS(out, T * N), REALS(bias, N), T, N);
+}
+
+static void guard_bias_gradient(void *dbias, const void *dout, size_t T, size_t N)
+{
+    inner->ops->bias_gradient(REALS(dbias, N), REALS(dout, T * N), T, N);
+}
+
+static void guard_grouped_bias_add(void *out, const void *biases, const int64_t *counts, size_t groups, size_t N)
+{
+    HOST(counts);
+    inner->ops->grouped_bias_add(REALS(out, total(counts, groups) * N), REALS(biases, groups * N), counts, groups, N);
+}
+
+static void guard_grouped_bias_gradient(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N)
+{
+    HOST(counts);
+    inner->ops->grouped_bias_gradient(REALS(dbiases, groups * N), REALS(dout, total(counts, groups) * N), counts, groups, N);
+}
+
 // How many rows of the table the tokens can reach is not known to the operation: its first row must be there.
 static void guard_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C)
 {
@@ -339,6 +361,10 @@ static const struct device_ops ops = {
     .grouped_forward = guard_grouped_forward,
     .grouped_dinput = guard_grouped_dinput,
     .grouped_dweight = guard_grouped_dweight,
+    .bias_add = guard_bias_add,
+    .bias_gradient = guard_bias_gradient,
+    .grouped_bias_add = guard_grouped_bias_add,
+    .grouped_bias_gradient = guard_grouped_bias_gradient,
     .embedding_forward = guard_embedding_forward,
     .embedding_backward = guard_embedding_backward,
     .rmsnorm_forward = guard_rmsnorm_forward,

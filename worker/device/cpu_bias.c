@@ -1,0 +1,77 @@
+// Biases of linear layers, plain and of groups of rows: added to rows, and gathered from their gradients.
+#include "worker/device/cpu.h"
+
+#include <string.h>
+
+enum { ROW_BLOCK = 64 }; // rows that are summed together
+
+struct bias {
+    float *out;
+    const float *in;
+    const int64_t *counts; // rows of each group
+    size_t groups, N;
+};
+
+static size_t rows_of(const struct bias *b)
+{
+    size_t rows = 0;
+    for (size_t g = 0; g < b->groups; g++)
+        rows += (size_t)b->counts[g];
+    return rows;
+}
+
+static void run_add(const void *job, int thread, int threads)
+{
+    const struct bias *b = job;
+    struct range part = cpu_part(rows_of(b), thread, threads);
+    size_t begin = 0;
+    for (size_t g = 0; g < b->groups; g++) {
+        size_t end = begin + (size_t)b->counts[g], to = part.to < end ? part.to : end;
+        for (size_t t = part.from > begin ? part.from : begin; t < to; t++)
+            cpu.kernels->add(b->out + t * b->N, b->out + t * b->N, b->in + g * b->N, b->N);
+        begin = end;
+    }
+}
+
+void cpu_grouped_bias_add(void *out, const void *biases, const int64_t *counts, size_t groups, size_t N)
+{
+    struct bias b = {out, biases, counts, groups, N};
+    cpu_run(run_add, &b, rows_of(&b) * N);
+}
+
+void cpu_bias_add(void *out, const void *bias, size_t T, size_t N)
+{
+    cpu_grouped_bias_add(out, bias, &(int64_t){(int64_t)T}, 1, N);
+}
+
+// Threads share columns, so that the rows of a block, and then the blocks, are added in order whatever their number.
+static void run_gradient(const void *job, int thread, int threads)
+{
+    const struct bias *b = job;
+    struct range part = cpu_part(b->N, thread, threads);
+    size_t width = part.to - part.from, row = 0;
+    float *sums = cpu_scratch(thread, SCRATCH_LEFT, 2 * width), *block = sums + width;
+    for (size_t g = 0; g < b->groups; g++) {
+        memset(sums, 0, width * sizeof *sums);
+        for (size_t left = (size_t)b->counts[g], rows; left; left -= rows) {
+            rows = left < ROW_BLOCK ? left : ROW_BLOCK;
+            memset(block, 0, width * sizeof *block);
+            for (size_t end = row + rows; row < end; row++)
+                cpu.kernels->add(block, block, b->in + row * b->N + part.from, width);
+            cpu.kernels->add(sums, sums, block, width);
+        }
+        float *out = b->out + g * b->N + part.from;
+        cpu.kernels->add(out, out, sums, width);
+    }
+}
+
+void cpu_grouped_bias_gradient(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N)
+{
+    struct bias b = {dbiases, dout, counts, groups, N};
+    cpu_run(run_gradient, &b, rows_of(&b) * N);
+}
+
+void cpu_bias_gradient(void *dbias, const void *dout, size_t T, size_t N)
+{
+    cpu_grouped_bias_gradient(dbias, dout, &(int64_t){(int64_t)T}, 1, N);
+}
