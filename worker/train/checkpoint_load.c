@@ -212,7 +212,8 @@ int checkpoint_resume(struct training_state *state, int64_t *resumed, struct err
     char *directory = run_checkpoint_directory(state->job->run_directory, step);
     int status = agree(world, world->rank == 0 ? check_trainer(state, directory, step, err) : 0, err);
     if (status == 0) {
-        if (checkpoint_weights(state->model, directory, err) != 0 || load_moments(state, directory, err) != 0)
+        if (checkpoint_weights(state->model, directory, err) != 0 || load_moments(state, directory, err) != 0 ||
+            extra_states_load(state->extra, directory, false, err) != 0)
             status = -1;
         status = agree(world, status, err);
     }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FILES_PER_RANK = 4, FILE_NAME = 96 };
+enum { FILES_PER_RANK = 5, FILE_NAME = 96 };
 
 struct written { // one file; travels between ranks as bytes
     char name[FILE_NAME];
@@ -49,6 +49,7 @@ static void name_entry(struct tensor_entry *entry, const struct param *param, co
     entry->dimensions = vector ? 1 : 2;
     entry->shape[0] = vector ? param->columns : param->rows;
     entry->shape[1] = vector ? 1 : param->columns;
+    entry->dtype = "F32";
     entry->source = source;
 }
 
@@ -73,11 +74,16 @@ static struct tensor_entry *list_entries(const struct training_state *state, boo
 }
 
 // Device reals are floats in every run that saves; the fp64 reference is for gradient checks only.
-static void fetch(void *context, float *host, const struct tensor_entry *entry)
+static void fetch(void *context, void *host, const struct tensor_entry *entry, size_t at, size_t bytes)
 {
     const struct device *device = context;
-    size_t count = (size_t)(entry->dimensions == 1 ? entry->shape[0] : entry->shape[0] * entry->shape[1]);
-    device->memory->read_back(host, entry->source, count * sizeof *host);
+    device->memory->read_back(host, (const char *)entry->source + at, bytes);
+}
+
+static void fetch_extra(void *context, void *host, const struct tensor_entry *entry, size_t at, size_t bytes)
+{
+    (void)context;
+    memcpy(host, (const char *)entry->source + at, bytes);
 }
 
 static int write_file(const struct training_state *state, const char *directory, const struct own *own, bool experts, bool optimizer,
@@ -93,15 +99,34 @@ static int write_file(const struct training_state *state, const char *directory,
     return status;
 }
 
+static int write_extra(const struct training_state *state, const char *directory, struct written *written, struct error *err)
+{
+    const struct extra_states *extra = state->extra;
+    struct tensor_entry *entries = allocate(extra->count, sizeof *entries);
+    for (size_t i = 0; i < extra->count; i++) {
+        const struct extra_state *item = &extra->items[i];
+        entries[i] = (struct tensor_entry){.shape = {item->count, 1}, .dimensions = 1, .dtype = extra_dtype(item->kind), .source = item->values};
+        snprintf(entries[i].name, sizeof entries[i].name, "%s", item->name);
+    }
+    file_name(written->name, "extra", 1, 1);
+    char *path = path_join(directory, written->name);
+    int status = safetensors_write(path, entries, extra->count, fetch_extra, NULL, &written->bytes, written->hex, err);
+    free(path);
+    free(entries);
+    return status;
+}
+
 static int write_tensors(const struct training_state *state, const char *directory, struct written *written, struct error *err)
 {
     const struct own own = what_is_mine(state);
     int status = 0;
-    for (int i = 0; i < FILES_PER_RANK && status == 0; i++) {
+    for (int i = 0; i < 4 && status == 0; i++) {
         bool experts = i & 1, optimizer = i & 2;
         if (experts ? own.experts : own.dense)
             status = write_file(state, directory, &own, experts, optimizer, &written[i], err);
     }
+    if (status == 0 && state->world->rank == 0 && state->extra->count > 0)
+        status = write_extra(state, directory, &written[4], err);
     return status;
 }
 

@@ -12,7 +12,7 @@
 
 struct training_state training_state_of(struct trainer *trainer)
 {
-    return (struct training_state){.job = &trainer->job, .model = trainer->model, .optimizer = &trainer->optimizer, .world = trainer->world,
+    return (struct training_state){.job = &trainer->job, .model = trainer->model, .optimizer = &trainer->optimizer, .extra = &trainer->extra, .world = trainer->world,
         .step = trainer->step, .identity = trainer->identity};
 }
 
@@ -67,11 +67,12 @@ void train_step(struct trainer *trainer)
     double loss = forward_backward(trainer);
     model_reduce_gradients(model);
     result->gradient_norm = model_gradient_norm(model, &result->gradient_zeros);
-    optimizer_step(&trainer->optimizer, model, result->gradient_norm, trainer->step);
+    optimizer_step(&trainer->optimizer, model, result->gradient_norm, trainer->updates + 1);
+    result->learning_rate = learning_rate(spec, trainer->updates + 1);
+    trainer->updates++;
     result->loss = mean_over_ranks(trainer, loss);
     if (spec_is_moe(spec))
         model_statistics_global(model, result->counts, result->balance);
-    result->learning_rate = learning_rate(spec, trainer->step);
     result->tokens = trainer->step * spec->training.global_batch_size * spec->data.sequence_length;
     result->seconds = clock_steady() - began;
     trainer->alltoall_bytes += trainer->parallel.ep->alltoall_bytes - bytes;

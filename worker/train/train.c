@@ -81,6 +81,12 @@ static int open_data(struct trainer *trainer, struct error *err)
     return trainer->world->rank == 0 && !trainer->identity ? -1 : 0;
 }
 
+// Each owner of state beyond parameters and moments adds it here (worker/train/checkpoint.h says what that means).
+static void register_state(struct trainer *trainer)
+{
+    extra_states_add(&trainer->extra, "trainer.updates", EXTRA_I64, &trainer->updates, 1, false);
+}
+
 static int open_model(struct trainer *trainer, struct error *err)
 {
     const struct spec *spec = &trainer->job.spec;
@@ -91,6 +97,7 @@ static int open_model(struct trainer *trainer, struct error *err)
     trainer->tokens = allocate(count, sizeof *trainer->tokens);
     trainer->targets = allocate(count, sizeof *trainer->targets);
     step_result_init(&trainer->result, spec);
+    register_state(trainer);
     return 0;
 }
 
@@ -114,6 +121,8 @@ static int restore(struct trainer *trainer, int64_t *resumed, struct error *err)
         return 0;
     int status = trainer->world->rank == 0 ? verify_if_ours(trainer->job.from, err) : 0;
     if (status == 0 && checkpoint_weights(trainer->model, trainer->job.from, err) != 0)
+        status = error_context(err, "model.from");
+    if (status == 0 && extra_states_load(&trainer->extra, trainer->job.from, true, err) != 0)
         status = error_context(err, "model.from");
     return status;
 }
@@ -180,6 +189,7 @@ void trainer_close(struct trainer *trainer)
     step_result_release(&trainer->result);
     free(trainer->tokens);
     free(trainer->targets);
+    extra_states_release(&trainer->extra);
     optimizer_release(&trainer->optimizer);
     model_free(trainer->model);
     js_free(trainer->identity);

@@ -14,17 +14,19 @@ struct tensor_entry {   // to be written
     char name[128];
     int64_t shape[2];
     int dimensions;     // 1 or 2
+    const char *dtype;  // "F32", "F64", "I64"
     const void *source; // for fetch
 };
 
-// Writes F32 tensors into a new file and flushes it to the disk. fetch copies a tensor's floats to host memory. bytes and hex: of the file.
+// Writes tensors into a new file and flushes it to the disk. fetch copies so many of a tensor's bytes, from byte `at` of it, to host memory;
+// it is asked for pieces of a bounded size. bytes and hex: of the file.
 int safetensors_write(const char *path, const struct tensor_entry *entries, size_t count,
-    void (*fetch)(void *context, float *host, const struct tensor_entry *entry), void *context, int64_t *bytes, char hex[HASH_HEX],
-    struct error *err);
+    void (*fetch)(void *context, void *host, const struct tensor_entry *entry, size_t at, size_t bytes), void *context, int64_t *bytes,
+    char hex[HASH_HEX], struct error *err);
 
 struct tensor_set;
 struct tensor_info {
-    char dtype[8];      // "F32", "F64", "BF16", "F16"
+    char dtype[8];      // "F32", "F64", "BF16", "F16", "I64"
     int64_t shape[2];   // a vector has shape {count, 1} and dimensions 1
     int dimensions;
     int64_t elements;
@@ -33,10 +35,11 @@ struct tensor_info {
     int descriptor;
 };
 
-int tensor_set_open(struct tensor_set **set, const char *directory, const char *kind, struct error *err); // kind "model" or "optimizer"
+int tensor_set_open(struct tensor_set **set, const char *directory, const char *kind, struct error *err); // kind "model", "optimizer", "extra"
 void tensor_set_close(struct tensor_set *set);
 bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info);
-// Converts from the stored dtype. out holds info->elements floats.
+// Converts from the stored dtype, which must not be I64. out holds info->elements floats.
 int tensor_read(const struct tensor_info *info, float *out, struct error *err);
+int tensor_read_bytes(const struct tensor_info *info, void *out, struct error *err); // as they are stored: info->bytes
 // Walks all tensors, file by file, in the order of their headers.
 void tensor_set_walk(const struct tensor_set *set, void (*take)(void *context, const char *name, const struct tensor_info *info), void *context);

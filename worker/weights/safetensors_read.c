@@ -24,7 +24,7 @@ struct tensor_set {
 
 static int64_t dtype_bytes(const char *dtype)
 {
-    static const struct { const char *name; int64_t bytes; } known[] = {{"F32", 4}, {"F64", 8}, {"BF16", 2}, {"F16", 2}};
+    static const struct { const char *name; int64_t bytes; } known[] = {{"F32", 4}, {"F64", 8}, {"BF16", 2}, {"F16", 2}, {"I64", 8}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (dtype && strcmp(known[i].name, dtype) == 0)
             return known[i].bytes;
@@ -205,6 +205,8 @@ int tensor_read(const struct tensor_info *info, float *out, struct error *err)
     struct tensor_file file = {.path = (char *)(uintptr_t)info->file, .descriptor = info->descriptor};
     if (strcmp(info->dtype, "F32") == 0)
         return read_at(&file, out, (size_t)info->bytes, info->at, err);
+    if (info->dtype[0] == 'I')
+        return error_set(err, "%s: a tensor of whole numbers where floats are needed", info->file);
     size_t size = (size_t)dtype_bytes(info->dtype);
     unsigned char *block = allocate(READ_FLOATS, size);
     int status = 0;
@@ -220,4 +222,10 @@ int tensor_read(const struct tensor_info *info, float *out, struct error *err)
     }
     free(block);
     return status;
+}
+
+int tensor_read_bytes(const struct tensor_info *info, void *out, struct error *err)
+{
+    struct tensor_file file = {.path = (char *)(uintptr_t)info->file, .descriptor = info->descriptor};
+    return read_at(&file, out, (size_t)info->bytes, info->at, err);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HEADER_MAX = 100 << 20 };
+enum { HEADER_MAX = 100 << 20, PIECE_BYTES = 1 << 20 };
 
 struct out {
     FILE *file;
@@ -30,6 +30,11 @@ static int64_t elements_of(const struct tensor_entry *entry)
     return entry->dimensions == 1 ? entry->shape[0] : entry->shape[0] * entry->shape[1];
 }
 
+static int64_t bytes_of(const struct tensor_entry *entry)
+{
+    return elements_of(entry) * (strcmp(entry->dtype, "F32") == 0 ? 4 : 8);
+}
+
 static int put_header(struct out *out, const struct tensor_entry *entries, size_t count, struct error *err)
 {
     struct json *header = js_object(), *metadata = js_object();
@@ -41,9 +46,9 @@ static int put_header(struct out *out, const struct tensor_entry *entries, size_
         for (int d = 0; d < entries[i].dimensions; d++)
             js_append(shape, js_integer(entries[i].shape[d]));
         js_append(offsets, js_integer(at));
-        at += elements_of(&entries[i]) * (int64_t)sizeof(float);
+        at += bytes_of(&entries[i]);
         js_append(offsets, js_integer(at));
-        js_set(entry, "dtype", js_string("F32"));
+        js_set(entry, "dtype", js_string(entries[i].dtype));
         js_set(entry, "shape", shape);
         js_set(entry, "data_offsets", offsets);
         js_set(header, entries[i].name, entry);
@@ -61,22 +66,22 @@ static int put_header(struct out *out, const struct tensor_entry *entries, size_
 }
 
 int safetensors_write(const char *path, const struct tensor_entry *entries, size_t count,
-    void (*fetch)(void *context, float *host, const struct tensor_entry *entry), void *context, int64_t *bytes, char hex[HASH_HEX],
-    struct error *err)
+    void (*fetch)(void *context, void *host, const struct tensor_entry *entry, size_t at, size_t bytes), void *context, int64_t *bytes,
+    char hex[HASH_HEX], struct error *err)
 {
     struct out out = {.path = path, .file = fopen(path, "wbe")};
     if (!out.file)
         return error_errno(err, "%s", path);
     out.hash = hash_new();
-    int64_t largest = 0;
-    for (size_t i = 0; i < count; i++)
-        if (elements_of(&entries[i]) > largest)
-            largest = elements_of(&entries[i]);
-    float *host = allocate((size_t)largest, sizeof *host);
+    char *host = allocate(PIECE_BYTES, 1);
     int status = put_header(&out, entries, count, err);
     for (size_t i = 0; i < count && status == 0; i++) {
-        fetch(context, host, &entries[i]);
-        status = put(&out, host, (size_t)elements_of(&entries[i]) * sizeof *host, err);
+        size_t whole = (size_t)bytes_of(&entries[i]);
+        for (size_t at = 0; at < whole && status == 0; at += PIECE_BYTES) {
+            size_t piece = whole - at < PIECE_BYTES ? whole - at : PIECE_BYTES;
+            fetch(context, host, &entries[i], at, piece);
+            status = put(&out, host, piece, err);
+        }
     }
     free(host);
     if (status == 0 && (fflush(out.file) != 0 || fsync(fileno(out.file)) != 0))

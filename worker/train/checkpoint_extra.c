@@ -1,0 +1,56 @@
+// State beyond parameters and moments: the table of what its owners registered, and reading it back.
+#include "schema/base/file.h"
+#include "schema/base/text.h"
+#include "worker/train/checkpoint.h"
+#include "worker/weights/safetensors.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void extra_states_add(struct extra_states *extra, const char *name, enum extra_kind kind, void *values, int64_t count, bool of_model)
+{
+    assert(count > 0 && strlen(name) < sizeof extra->items->name);
+    for (size_t i = 0; i < extra->count; i++)
+        assert(strcmp(extra->items[i].name, name) != 0);
+    extra->items = reallocate(extra->items, extra->count + 1, sizeof *extra->items);
+    struct extra_state *item = &extra->items[extra->count++];
+    *item = (struct extra_state){.kind = kind, .values = values, .count = count, .of_model = of_model};
+    snprintf(item->name, sizeof item->name, "%s", name);
+}
+
+void extra_states_release(struct extra_states *extra)
+{
+    free(extra->items);
+    *extra = (struct extra_states){0};
+}
+
+const char *extra_dtype(enum extra_kind kind)
+{
+    return kind == EXTRA_F32 ? "F32" : kind == EXTRA_F64 ? "F64" : "I64";
+}
+
+static int load_one(const struct extra_state *item, const struct tensor_set *set, const char *directory, bool demanded, struct error *err)
+{
+    struct tensor_info info;
+    if (!set || !tensor_set_find(set, item->name, &info))
+        return demanded ? error_set(err, "%s: no state %s in it, which this run needs", directory, item->name) : 0;
+    if (strcmp(info.dtype, extra_dtype(item->kind)) != 0 || info.elements != item->count)
+        return error_set(err, "%s: %s is %lld values of %s, but this run's are %lld of %s", directory, item->name, (long long)info.elements,
+            info.dtype, (long long)item->count, extra_dtype(item->kind));
+    return tensor_read_bytes(&info, item->values, err);
+}
+
+int extra_states_load(struct extra_states *extra, const char *directory, bool of_model_only, struct error *err)
+{
+    struct tensor_set *set = NULL;
+    char *path = path_join(directory, "extra.safetensors");
+    int status = extra->count > 0 && file_exists(path) ? tensor_set_open(&set, directory, "extra", err) : 0;
+    for (size_t i = 0; i < extra->count && status == 0; i++)
+        if (extra->items[i].of_model || !of_model_only)
+            status = load_one(&extra->items[i], set, directory, !of_model_only, err);
+    tensor_set_close(set);
+    free(path);
+    return status;
+}
