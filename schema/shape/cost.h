@@ -9,8 +9,8 @@ double flops_per_token(const struct spec *spec);
 
 // Bytes on the rank that holds most. State is exact, by training.precision: fp32 has 4 bytes of parameter, 4 of gradient, 8 of moments;
 // bf16 and fp16 have 2, 4 (fp32) and 12 (master and moments). The distributed optimizer divides the last by the data-parallel size, for
-// experts by their own. Activations are exact for fp32 on one pipeline stage without recomputation: they mirror worker/model's arenas,
-// which are laid out for the worst case; elsewhere they are an estimate by the same table.
+// experts by their own. Activations are what schema/shape/arena.h lays out (the worker allocates the worst case); with recomputation or
+// several pipeline stages they are an estimate by the same table.
 struct memory_cost {
     int64_t parameters, gradients, optimizer, activations_balanced, activations_worst;
     int64_t dispatch_balanced, dispatch_worst; // arenas of the MoE exchange: routing balanced, and the worst that can reach a rank

@@ -1,8 +1,9 @@
 // Bytes of memory a rank: which tensors a pipeline stage holds, what they weigh with gradients and optimizer, and the activations.
+#include "schema/shape/arena.h"
 #include "schema/shape/cost.h"
 #include "schema/shape/schedule.h"
 
-enum { ALIGNMENT = 64, LOSS_LOGITS_MAX = 1 << 22, CHUNK_REALS = 1 << 21 }; // as in worker/model/activations.h and worker/parallel/reduce.c
+enum { CHUNK_REALS = 1 << 21 }; // as in worker/parallel/reduce.c
 
 // ---- where tensors live ----
 
@@ -95,99 +96,11 @@ static void state_cost(struct memory_cost *cost, const struct spec *spec, const 
     cost->state = cost->parameters + cost->gradients + cost->optimizer;
 }
 
-// ---- activations: the tables of worker/model/activations.h ----
+// ---- activations ----
 
-struct sizes { // of one micro batch on one rank
-    struct dims n;
-    int64_t T, t;      // tokens, and those that norms and residuals see (fewer with sequence parallelism)
-    int64_t A, Q, F, X; // a tensor-parallel rank's part of heads, of q|k|v, of FFN and expert width
-    bool worst;        // routing: the worst that can reach a rank, else balanced
-    int64_t ep, etp;
-    int64_t real;      // bytes
-    bool exchanged;
-};
-
-static struct sizes sizes_of(const struct spec *spec, const struct layout *layout, bool worst)
+static size_t real_bytes(const struct spec *spec)
 {
-    struct dims n = dims_of(spec);
-    int64_t groups = n.G < layout->tp ? 1 : n.G / layout->tp;
-    struct sizes s = {.n = n, .T = n.B * n.S / layout->cp, .A = n.H * n.D / layout->tp, .F = n.F / layout->tp, .X = n.X / layout->etp,
-        .real = spec->training.precision == PRECISION_FP32 ? 4 : 2, .exchanged = layout->ep > 1};
-    s.t = s.T / (spec->parallelism.sequence ? layout->tp : 1);
-    s.Q = s.A + 2 * groups * n.D;
-    s.worst = worst;
-    s.ep = layout->ep;
-    s.etp = layout->etp;
-    return s;
-}
-
-// Rows that a rank's experts get in a layer with so many of them.
-static int64_t expert_rows(const struct sizes *s, int64_t experts)
-{
-    int64_t local = experts / s->ep, most = s->n.K < local ? s->n.K : local;
-    return (s->worst ? s->ep * s->t * most : s->t * s->n.K) * s->etp;
-}
-
-static int64_t padded(int64_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-static int64_t reals(const struct sizes *s, int64_t count)
-{
-    return padded(count * s->real);
-}
-
-static int64_t ints(int64_t count)
-{
-    return padded(count * 4);
-}
-
-static int64_t moe_bytes(const struct sizes *s, int64_t experts)
-{
-    const struct dims *n = &s->n;
-    int64_t choices = s->t * n->K, rows = expert_rows(s, experts);
-    int64_t bytes = reals(s, choices) + reals(s, s->t * experts);              // probs, scores
-    bytes += reals(s, rows * n->C) + reals(s, rows);                           // expert_rows, expert_probs
-    bytes += reals(s, rows * (n->gated ? 2 : 1) * s->X) + reals(s, rows * s->X); // gate_up, act
-    bytes += 4 * ints(choices) + ints(experts);                                // choice, row_token, row_slot, row_of; counts
-    return bytes + (s->exchanged ? 2 * ints(rows) : 0);                        // order, arrival
-}
-
-static int64_t layer_bytes(const struct sizes *s, int64_t experts)
-{
-    const struct dims *n = &s->n;
-    int64_t bytes = 2 * (2 * reals(s, s->t * n->C) + reals(s, s->t));               // x, normed, rstd: attention's and the FFN's
-    bytes += reals(s, s->T * s->Q) + reals(s, s->T * s->A) + reals(s, s->T * n->H); // qkv, attention, lse
-    if (experts > 0)
-        return bytes + moe_bytes(s, experts);
-    return bytes + reals(s, s->T * (n->gated ? 2 : 1) * s->F) + reals(s, s->T * s->F); // gate_up, act
-}
-
-static int64_t once_bytes(const struct sizes *s, const struct spec *spec)
-{
-    const struct dims *n = &s->n;
-    int64_t rows = n->V > 0 && LOSS_LOGITS_MAX / n->V > 0 ? LOSS_LOGITS_MAX / n->V : 1;
-    if (spec->engine != ENGINE_NATIVE || rows > s->T) // the others hold all logits at once
-        rows = s->T;
-    int64_t bytes = 2 * reals(s, s->t * n->C) + reals(s, s->t) + reals(s, s->T); // x_out, normed_final, rstd_final, losses
-    bytes += padded(rows * n->V * 4) + reals(s, 1) + 2 * ints(s->T);             // logits, balance, tokens, targets
-    bytes += 3 * reals(s, s->t * n->C) + reals(s, s->T * s->A) + reals(s, s->T * s->Q); // dx, dnormed, branch, dattention, dqkv
-    if (n->moe_layers < n->L)
-        bytes += reals(s, s->T * (n->gated ? 2 : 1) * s->F) + reals(s, s->T * s->F); // dgate_up, dact
-    return bytes;
-}
-
-static int64_t dispatch_bytes(const struct sizes *s)
-{
-    const struct dims *n = &s->n;
-    if (!n->E)
-        return 0;
-    int64_t choices = s->t * n->K, rows = expert_rows(s, n->E);
-    int64_t bytes = reals(s, choices * n->C) + 2 * reals(s, rows * n->C);               // send, arrived, ordered
-    bytes += 2 * reals(s, choices) + 2 * reals(s, rows);                                // send_probs, dprobs; arrived_probs, dexpert_probs
-    bytes += reals(s, rows * (n->gated ? 2 : 1) * s->X) + reals(s, rows * s->X);        // dgate_up, dact
-    return bytes + reals(s, s->t * n->E) + reals(s, s->t * n->C);                       // dlogits, drouter
+    return spec->training.precision == PRECISION_FP32 ? 4 : 2;
 }
 
 // How many micro batches' worth of a rank's layers are alive at once, as a fraction of its chunks: in (warm-up + 1) / chunks.
@@ -200,23 +113,26 @@ static void in_flight(const struct spec *spec, const struct layout *layout, int6
 }
 
 // What recomputation keeps of a stage's layers for one micro batch, and the most that one backward step needs beside it.
-static void kept_bytes(const struct sizes *s, const struct spec *spec, const struct layout *layout, int64_t stage, int64_t *kept,
+static void kept_bytes(const struct model_sizes *sizes, const struct spec *spec, const struct layout *layout, int64_t stage, int64_t *kept,
     int64_t *working)
 {
     const struct spec_recompute_keys *recompute = &spec->training.recompute;
-    bool full = recompute->granularity == RECOMPUTE_FULL;
+    bool full = recompute->granularity == RECOMPUTE_FULL, selective = recompute->granularity == RECOMPUTE_SELECTIVE;
     bool uniform = full && recompute->method == RECOMPUTE_UNIFORM;
-    int64_t span = full && recompute->layers > 0 ? recompute->layers : 1;
-    int64_t input = reals(s, s->t * s->n.C), index = 0, chunk = 0;
+    int64_t span = full && recompute->layers > 0 ? recompute->layers : 1, index = 0, chunk = 0;
     *kept = *working = 0;
-    for (int64_t layer = 0; layer < s->n.L; layer++) {
+    for (int64_t layer = 0; layer < spec->model.layers; layer++) {
         if (layer_stage(spec, layout, layer) != stage)
             continue;
-        int64_t whole = layer_bytes(s, spec_layer_experts(spec, layer));
-        bool again = full && (uniform || index < span);
-        *kept += !again ? whole : !uniform || index % span == 0 ? input : 0;
-        chunk = uniform && index % span != 0 ? chunk + whole : whole; // layers that are made anew together
-        if (again && chunk > *working)
+        struct model_sizes own = model_sizes_of(sizes, (size_t)spec_layer_experts(spec, layer));
+        struct layer_bytes bytes = layer_bytes(&own, real_bytes(spec));
+        int64_t whole = (int64_t)bytes.whole, again = selective ? (int64_t)bytes.cheap : full && (uniform || index < span) ? whole : 0;
+        if (!full)
+            *kept += whole - again;
+        else
+            *kept += !again ? whole : !uniform || index % span == 0 ? (int64_t)bytes.input : 0;
+        chunk = uniform && index % span != 0 ? chunk + again : again; // layers that are made anew together
+        if (chunk > *working)
             *working = chunk;
         index++;
     }
@@ -236,23 +152,25 @@ static int64_t reduce_bytes(const struct spec *spec, const struct layout *layout
     return dense > expert ? dense : expert;
 }
 
-static int64_t activation_bytes(const struct sizes *s, const struct spec *spec, const struct layout *layout, int64_t stage)
+static int64_t activation_bytes(const struct model_sizes *s, const struct spec *spec, const struct layout *layout, int64_t stage)
 {
     int64_t kept, working, passes, chunks;
     kept_bytes(s, spec, layout, stage, &kept, &working);
     in_flight(spec, layout, stage, &passes, &chunks);
-    return shared_out(kept * passes, chunks) + working + once_bytes(s, spec) + reduce_bytes(spec, layout, stage);
+    return shared_out(kept * passes, chunks) + working + (int64_t)once_bytes(s, real_bytes(spec)) + reduce_bytes(spec, layout, stage);
 }
 
 static void stage_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout, int64_t stage)
 {
-    struct sizes balanced = sizes_of(spec, layout, false), worst = sizes_of(spec, layout, true);
+    struct model_sizes balanced, worst;
+    model_sizes_init(&balanced, spec, layout, ROUTING_BALANCED);
+    model_sizes_init(&worst, spec, layout, ROUTING_WORST);
     *cost = (struct memory_cost){.stage = stage};
     state_cost(cost, spec, layout, stage);
     cost->activations_balanced = activation_bytes(&balanced, spec, layout, stage);
     cost->activations_worst = activation_bytes(&worst, spec, layout, stage);
-    cost->dispatch_balanced = dispatch_bytes(&balanced);
-    cost->dispatch_worst = dispatch_bytes(&worst);
+    cost->dispatch_balanced = (int64_t)dispatch_bytes(&balanced, real_bytes(spec));
+    cost->dispatch_worst = (int64_t)dispatch_bytes(&worst, real_bytes(spec));
     cost->total = cost->state + cost->activations_balanced + cost->dispatch_balanced;
     cost->total_worst = cost->state + cost->activations_worst + cost->dispatch_worst;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void dispatch_init(struct dispatch *dispatch, struct comm *comm, size_t experts, size_t capacity)
+void dispatch_init(struct dispatch *dispatch, struct comm *comm, size_t experts, size_t capacity, int32_t *order, int32_t *arrival)
 {
     size_t ranks = (size_t)comm->size;
     dispatch->comm = comm;
@@ -16,6 +16,8 @@ void dispatch_init(struct dispatch *dispatch, struct comm *comm, size_t experts,
     dispatch->counts = allocate(ranks * experts, sizeof *dispatch->counts);
     dispatch->expert_rows = allocate(dispatch->local, sizeof *dispatch->expert_rows);
     dispatch->host_index = ranks > 1 ? allocate(2 * capacity, sizeof *dispatch->host_index) : NULL;
+    dispatch->order = order;
+    dispatch->arrival = arrival;
     dispatch->capacity = capacity;
 }
 

@@ -19,7 +19,8 @@ struct dispatch {
     size_t capacity;            // R
 };
 
-void dispatch_init(struct dispatch *dispatch, struct comm *comm, size_t experts, size_t capacity);
+// order and arrival (capacity each; NULL in a group of one) are lent device memory.
+void dispatch_init(struct dispatch *dispatch, struct comm *comm, size_t experts, size_t capacity, int32_t *order, int32_t *arrival);
 void dispatch_release(struct dispatch *dispatch);
 
 // counts(E): rows this rank sends to each expert. Collective over the group.

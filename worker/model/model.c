@@ -72,7 +72,7 @@ int model_new(struct model **out, const struct spec *spec, const struct device *
     param_table_init(&model->table, spec, parallel->ep->rank, parallel->ep->size);
     segment_init(&model->dense, device, model->table.dense_elements);
     segment_init(&model->experts, device, model->table.expert_elements);
-    model->activations = activations_new(spec, &model->table, device, parallel);
+    model->activations = activations_new(spec, device, parallel);
     model->moe = moe_statistics_new(spec);
     model->reduce_scratch_bytes = scratch_reals(model) * device->real_bytes;
     if (model->reduce_scratch_bytes)

@@ -21,9 +21,9 @@ static void read_counts(struct model *model, size_t layer, int64_t *counts)
 {
     const struct device_memory *memory = model->device->memory;
     struct activations *a = model->activations;
-    size_t E = a->sizes.E;
+    size_t E = a->layers[layer].sizes.E, row = layer * a->sizes.E;
     int32_t *read = allocate(E, sizeof *read);
-    memory->read_back(read, a->layers[layer].moe.counts, E * sizeof *read);
+    memory->read_back(read, a->layers[layer].counts, E * sizeof *read);
     for (size_t e = 0; e < E; e++)
         counts[e] = read[e];
     free(read);
@@ -33,7 +33,7 @@ static void read_counts(struct model *model, size_t layer, int64_t *counts)
     model->device->ops->to_double(&balance, a->balance, 1);
     model->moe->balance[layer] += balance;
     for (size_t e = 0; e < E; e++)
-        model->moe->counts[layer * E + e] += counts[e];
+        model->moe->counts[row + e] += counts[e];
 }
 
 static void route(struct model *model, size_t layer)
@@ -41,18 +41,17 @@ static void route(struct model *model, size_t layer)
     const struct device_ops *ops = model->device->ops;
     struct activations *a = model->activations;
     struct layer_activations *l = &a->layers[layer];
-    struct moe_activations *moe = &l->moe;
-    const struct model_sizes *s = &a->sizes;
+    const struct model_sizes *s = &l->sizes;
 
     void *logits = a->exchange.dlogits; // the same place serves both directions
     ops->linear_forward(logits, l->normed_mlp, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C);
-    ops->router_forward(moe->probs, moe->choice, moe->scores, logits, s->T, s->E, s->K, model->spec->model.moe.pre_softmax);
-    ops->router_counts(moe->counts, a->balance, moe->choice, moe->scores, s->T, s->E, s->K);
-    ops->permute_plan(moe->row_token, moe->row_slot, moe->row_of, moe->choice, moe->counts, s->T, s->E, s->K);
+    ops->router_forward(l->probs, l->choice, l->scores, logits, s->T, s->E, s->K, model->spec->model.moe.pre_softmax);
+    ops->router_counts(l->counts, a->balance, l->choice, l->scores, s->T, s->E, s->K);
+    ops->permute_plan(l->row_token, l->row_slot, l->row_of, l->choice, l->counts, s->T, s->E, s->K);
 
     int64_t *counts = allocate(s->E, sizeof *counts);
     read_counts(model, layer, counts);
-    dispatch_plan(&moe->dispatch, model->device, counts);
+    dispatch_plan(&l->dispatch, model->device, counts);
     free(counts);
 }
 
@@ -62,27 +61,26 @@ void moe_forward(struct model *model, size_t layer, void *out)
     const struct device_ops *ops = device->ops;
     struct activations *a = model->activations;
     struct layer_activations *l = &a->layers[layer];
-    struct moe_activations *moe = &l->moe;
     struct exchange_buffers *x = &a->exchange;
-    const struct model_sizes *s = &a->sizes;
-    const struct dispatch *d = &moe->dispatch;
+    const struct model_sizes *s = &l->sizes;
+    const struct dispatch *d = &l->dispatch;
 
     route(model, layer);
 
-    void *rows = dispatch_send_buffer(d, moe->expert_rows, x->send);
-    void *probs = dispatch_send_buffer(d, moe->expert_probs, x->send_probs);
-    ops->gather_rows(rows, l->normed_mlp, moe->row_token, s->T * s->K, s->C);
-    ops->gather_rows(probs, moe->probs, moe->row_slot, s->T * s->K, 1);
-    dispatch_forth(d, device, moe->expert_rows, rows, x->arrived, s->C);
-    dispatch_forth(d, device, moe->expert_probs, probs, x->arrived_probs, 1);
+    void *rows = dispatch_send_buffer(d, l->expert_rows, x->send);
+    void *probs = dispatch_send_buffer(d, l->expert_probs, x->send_probs);
+    ops->gather_rows(rows, l->normed_mlp, l->row_token, s->T * s->K, s->C);
+    ops->gather_rows(probs, l->probs, l->row_slot, s->T * s->K, 1);
+    dispatch_forth(d, device, l->expert_rows, rows, x->arrived, s->C);
+    dispatch_forth(d, device, l->expert_probs, probs, x->arrived_probs, 1);
 
-    size_t F = s->expert_F;
-    experts_forward(model, d, moe->gate_up, moe->expert_rows, layer_weight(model, PARAM_EXPERT_GATE, layer), 2 * F, s->C);
-    ops->swiglu_forward(moe->act, moe->gate_up, moe->expert_probs, d->rows, F);
-    experts_forward(model, d, x->ordered, moe->act, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
+    size_t F = s->X;
+    experts_forward(model, d, l->gate_up, l->expert_rows, layer_weight(model, PARAM_EXPERT_GATE, layer), 2 * F, s->C);
+    ops->swiglu_forward(l->act, l->gate_up, l->expert_probs, d->rows, F);
+    experts_forward(model, d, x->ordered, l->act, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
 
     const void *back = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
-    ops->combine_rows(out, back, moe->row_of, l->x_mid, s->T, s->K, s->C);
+    ops->combine_rows(out, back, l->row_of, l->x_mid, s->T, s->K, s->C);
 }
 
 // drouter becomes the part of d normed_mlp that flows through the router, from the gradients of the sent rows' weights.
@@ -91,14 +89,13 @@ static void route_backward(struct model *model, size_t layer, const void *dsent_
     const struct device_ops *ops = model->device->ops;
     struct activations *a = model->activations;
     struct layer_activations *l = &a->layers[layer];
-    struct moe_activations *moe = &l->moe;
     struct exchange_buffers *x = &a->exchange;
-    const struct model_sizes *s = &a->sizes;
+    const struct model_sizes *s = &l->sizes;
 
     double T = (double)s->T;
     double aux_factor = balance_coefficient(model->spec) * (double)s->E / ((double)s->K * T * T) * a->gradient_factor;
-    ops->gather_rows(x->dprobs, dsent_probs, moe->row_of, s->T * s->K, 1);
-    ops->router_backward(x->dlogits, x->dprobs, moe->probs, moe->choice, moe->scores, moe->counts, aux_factor, s->T, s->E, s->K,
+    ops->gather_rows(x->dprobs, dsent_probs, l->row_of, s->T * s->K, 1);
+    ops->router_backward(x->dlogits, x->dprobs, l->probs, l->choice, l->scores, l->counts, aux_factor, s->T, s->E, s->K,
         model->spec->model.moe.pre_softmax);
     ops->linear_dweight(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, l->normed_mlp, s->T, s->E, s->C);
     ops->linear_dinput(x->drouter, x->dlogits, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C);
@@ -109,24 +106,24 @@ void moe_backward(struct model *model, size_t layer)
     const struct device *device = model->device;
     const struct device_ops *ops = device->ops;
     struct activations *a = model->activations;
-    struct moe_activations *moe = &a->layers[layer].moe;
+    struct layer_activations *l = &a->layers[layer];
     struct exchange_buffers *x = &a->exchange;
-    const struct model_sizes *s = &a->sizes;
-    const struct dispatch *d = &moe->dispatch;
-    size_t F = s->expert_F;
+    const struct model_sizes *s = &l->sizes;
+    const struct dispatch *d = &l->dispatch;
+    size_t F = s->X;
 
     void *drows = dispatch_send_buffer(d, x->ordered, x->send);
-    ops->gather_rows(drows, a->dx, moe->row_token, s->T * s->K, s->C);
+    ops->gather_rows(drows, a->dx, l->row_token, s->T * s->K, s->C);
     dispatch_forth(d, device, x->ordered, drows, x->arrived, s->C);
 
-    experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, moe->act, s->C, F);
+    experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, l->act, s->C, F);
     experts_dinput(model, d, x->dact, x->ordered, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
-    ops->swiglu_backward(x->dgate_up, x->dexpert_probs, x->dact, moe->gate_up, moe->expert_probs, d->rows, F);
-    experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_GATE, layer), x->dgate_up, moe->expert_rows, 2 * F, s->C);
+    ops->swiglu_backward(x->dgate_up, x->dexpert_probs, x->dact, l->gate_up, l->expert_probs, d->rows, F);
+    experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_GATE, layer), x->dgate_up, l->expert_rows, 2 * F, s->C);
     experts_dinput(model, d, x->ordered, x->dgate_up, layer_weight(model, PARAM_EXPERT_GATE, layer), 2 * F, s->C);
 
     const void *dsent = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
     const void *dsent_probs = dispatch_back(d, device, x->send_probs, x->dexpert_probs, x->arrived_probs, 1);
     route_backward(model, layer, dsent_probs);
-    ops->combine_rows(a->dnormed, dsent, moe->row_of, x->drouter, s->T, s->K, s->C);
+    ops->combine_rows(a->dnormed, dsent, l->row_of, x->drouter, s->T, s->K, s->C);
 }

@@ -1,0 +1,64 @@
+// Where the buffers of one micro batch lie on a rank: sizes of the model as that rank sees it, and the offsets of every buffer of
+// schema/shape/slots.inc in two arenas (activations, and the exchange of MoE layers). `plan` adds it up, the worker allocates by it.
+#pragma once
+#include "schema/shape/groups.h"
+#include "schema/shape/params.h"
+
+enum { LOSS_LOGITS_MAX = 1 << 22 }; // elements of the logits buffer; loss_rows = min(T, max(1, LOSS_LOGITS_MAX / V))
+
+enum arena_routing { ROUTING_BALANCED, ROUTING_WORST }; // rows that reach a rank: its even share, or the most that can
+
+// Sizes of one micro batch on one rank, by the letters of worker/device/device.h.
+struct model_sizes {
+    size_t B, S, T, C, H, G, D, A, Q, V, F; // A = H·D, Q = (H + 2G)·D, F ffn width of dense layers; A, Q, F: this rank's part (TP)
+    size_t t;                       // tokens that norms, residuals and the router see: fewer than T with sequence parallelism
+    size_t gates;                   // matrices before the activation: 2 (gate, up) with SwiGLU, else 1
+    size_t E, K, local, R, X;       // of a MoE layer: experts, top-k, experts of this rank, rows at most, width; E 0 in a dense layer
+    size_t layers, loss_rows;
+    bool any_dense, exchanged;      // exchanged: rows travel between ranks
+    enum arena_routing routing;
+    size_t ep, etp;
+};
+
+// The sizes of the layer with most experts (E 0 in a dense model).
+void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const struct layout *layout, enum arena_routing routing);
+// The same for a layer with so many experts (0: dense).
+struct model_sizes model_sizes_of(const struct model_sizes *sizes, size_t experts);
+
+#define LAYER_SLOT(name, ...) LAYER_##name,
+enum layer_slot {
+#include "schema/shape/slots.inc"
+    LAYER_SLOTS
+};
+#define ONCE_SLOT(name, ...) ONCE_##name,
+enum once_slot {
+#include "schema/shape/slots.inc"
+    ONCE_SLOTS
+};
+#define DISPATCH_SLOT(name, ...) DISPATCH_##name,
+enum dispatch_slot {
+#include "schema/shape/slots.inc"
+    DISPATCH_SLOTS
+};
+
+// Bytes of a layer's buffers, each beginning on a multiple of 64: all of them, those that full recomputation keeps, those that selective
+// recomputation makes again.
+struct layer_bytes { size_t whole, input, cheap; };
+struct layer_bytes layer_bytes(const struct model_sizes *sizes, size_t real_bytes);
+
+enum { ARENA_ABSENT = -1 };
+
+struct arena {
+    size_t bytes, dispatch_bytes;   // of both arenas
+    int64_t (*layers)[LAYER_SLOTS]; // offset of each layer's buffers; ARENA_ABSENT: the layer has none
+    int64_t once[ONCE_SLOTS];
+    int64_t dispatch[DISPATCH_SLOTS]; // in the arena of the exchange
+};
+
+// All layers of the model on this rank; real_bytes: of one real of the device.
+void arena_init(struct arena *arena, const struct spec *spec, const struct model_sizes *sizes, size_t real_bytes);
+void arena_release(struct arena *arena);
+
+// The buffers around the layers, and those of the exchange.
+size_t once_bytes(const struct model_sizes *sizes, size_t real_bytes);
+size_t dispatch_bytes(const struct model_sizes *sizes, size_t real_bytes);
