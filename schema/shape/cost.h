@@ -33,8 +33,17 @@ struct volume_cost {
 void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct layout *layout);
 
 int64_t tokens_per_step(const struct spec *spec); // once the batch has its full size
-int64_t samples_before(const struct spec *spec, int64_t iteration); // samples seen before update `iteration` (from 1)
-int64_t micro_batches(const struct spec *spec); // a rank and step: B / (mbs · DP)
+int64_t micro_batches(const struct spec *spec); // a rank and step: B / (mbs · DP), once the batch has its full size
+
+// Which samples a step reads is a function of its number alone (steps that are skipped read theirs too): step `iteration`, from 1, reads
+// step_samples of them, from position samples_before.
+int64_t samples_before(const struct spec *spec, int64_t iteration);
+int64_t step_samples(const struct spec *spec, int64_t iteration);
+
+// Stage k of the ramp, from 0: the first step that has its batch. Stages without steps are left out. Returns how many; the last is the full
+// batch, if the run gets that far.
+struct ramp_stage { int64_t iteration, samples; };
+size_t ramp_stages(const struct spec *spec, struct ramp_stage stages[SPEC_RAMP_STAGES_MAX + 1]);
 
 // The pipeline stage that runs a layer (interleaved: chunks of layers go round the stages).
 int64_t layer_stage(const struct spec *spec, const struct layout *layout, int64_t layer);

@@ -69,7 +69,7 @@ static struct json *rates_to_json(const struct spec *spec)
     for (size_t i = 0; i < count; i++) {
         struct json *pair = js_array();
         js_append(pair, js_integer(iterations[i]));
-        js_append(pair, js_real(learning_rate(spec, iterations[i])));
+        js_append(pair, js_real(learning_rate(spec, samples_before(spec, iterations[i]))));
         js_append(rates, pair);
     }
     return rates;

@@ -73,9 +73,10 @@ static void check_model(struct check *check)
         check_at(check, "model.from", false, "`model.from` needs exactly one of `run` and `path`");
 }
 
-// Each batch of the ramp is one that the ranks can share.
+// Each batch of the ramp is one that the ranks can share: where the first and every step up can be shared, all can.
 static void check_rampup(struct check *check, int64_t once)
 {
+    static const char *const keys[] = {"training.rampup_batch_size.start", "training.rampup_batch_size.increment"};
     const struct spec_training *training = &check->spec->training;
     const struct spec_rampup *ramp = &training->rampup_batch_size;
     if (!ramp->present || !rule_reads(check, "training.rampup_batch_size", "training.rampup_batch_size.start", "training.rampup_batch_size.increment",
@@ -91,8 +92,17 @@ static void check_rampup(struct check *check, int64_t once)
         check_at(check, "training.rampup_batch_size.increment", false,
             "`global_batch_size` %" PRId64 " - `start` %" PRId64 " is not divisible by `increment` %" PRId64 " (remainder %" PRId64 ")",
             training->global_batch_size, ramp->start, ramp->increment, growth % ramp->increment);
-    rule_divides(check, "training.rampup_batch_size.start", ramp->start, "`micro_batch_size` x data-parallel ranks =", once);
-    rule_divides(check, "training.rampup_batch_size.increment", ramp->increment, "`micro_batch_size` x data-parallel ranks =", once);
+    if (growth / ramp->increment > SPEC_RAMP_STAGES_MAX)
+        check_at(check, "training.rampup_batch_size.increment", false, "the batch grows in %" PRId64 " steps of `increment` %" PRId64 "; %d are the most",
+            growth / ramp->increment, ramp->increment, SPEC_RAMP_STAGES_MAX);
+    bool interleaved = rule_reads(check, "parallelism.virtual_pipeline", NULL) && check->spec->parallelism.virtual_pipeline > 1;
+    for (size_t i = 0; i < 2; i++) {
+        int64_t samples = i ? ramp->increment : ramp->start;
+        rule_divides(check, keys[i], samples, "`micro_batch_size` x data-parallel ranks =", once);
+        if (interleaved && samples % once == 0)
+            rule_divides(check, keys[i], samples, "`micro_batch_size` x data-parallel ranks x `parallelism.pipeline` (interleaving) =",
+                once * check->spec->parallelism.pipeline);
+    }
 }
 
 static void check_batch(struct check *check, int64_t data_parallel)

@@ -46,9 +46,26 @@ static void check_data(struct check *check)
             spec->model.vocab_size);
 }
 
-static void check_learning_rate(struct check *check)
+// Experts follow the same schedule to the same ends, from a peak of their own.
+static void check_expert_rate(struct check *check)
 {
     const struct spec_learning_rate *rate = &check->spec->training.learning_rate;
+    if (!rule_reads(check, "training.learning_rate.expert_peak", "training.learning_rate.minimum", "training.learning_rate.initial", NULL) ||
+        rate->expert_peak == 0)
+        return;
+    if (rate->minimum > rate->expert_peak)
+        check_at(check, "training.learning_rate.expert_peak", false, "`minimum` %.15g is more than `expert_peak` %.15g", rate->minimum, rate->expert_peak);
+    if (rate->initial > rate->expert_peak)
+        check_at(check, "training.learning_rate.expert_peak", false, "`initial` %.15g is more than `expert_peak` %.15g", rate->initial, rate->expert_peak);
+    if (rule_reads(check, "model.moe", "model.moe.experts", "model.moe.experts_per_layer", NULL) && !rule_written(check, "model.moe"))
+        check_at(check, "training.learning_rate.expert_peak", true, "`expert_peak` is used by a model with experts (`model.moe`) only");
+}
+
+static void check_learning_rate(struct check *check)
+{
+    static const double samples_max = 1e17;
+    const struct spec_learning_rate *rate = &check->spec->training.learning_rate;
+    check_expert_rate(check);
     if (rule_reads(check, "training.learning_rate.peak", "training.learning_rate.minimum", NULL) && rate->minimum > rate->peak)
         check_at(check, "training.learning_rate.minimum", false, "`minimum` %.15g is more than `peak` %.15g", rate->minimum, rate->peak);
     if (rule_reads(check, "training.learning_rate.peak", "training.learning_rate.initial", NULL) && rate->initial > rate->peak)
@@ -64,12 +81,74 @@ static void check_learning_rate(struct check *check)
         check_at(check, "training.learning_rate.warmup_iterations", false,
             "`warmup_iterations` %" PRId64 " + `decay_iterations` %" PRId64 " are more than `total_iterations` %" PRId64,
             rate->warmup_iterations, decay, rate->total_iterations);
+    double samples = (double)rate->total_iterations * (double)check->spec->training.global_batch_size;
+    if (total && rule_reads(check, "training.global_batch_size", NULL) && samples > samples_max)
+        check_at(check, "training.learning_rate.total_iterations", false, "the schedule covers %.1e samples; %.0e are the most", samples, samples_max);
     if (rate->schedule != SCHEDULE_CONSTANT && iterations && check->spec->training.iterations > rate->total_iterations)
         check_at(check, "training.learning_rate.total_iterations", true,
             "the schedule ends at iteration %" PRId64 ", the run at %" PRId64 ": the rate stays at its minimum in between",
             rate->total_iterations, check->spec->training.iterations);
     if (rate->schedule != SCHEDULE_WSD && rate->decay_iterations != 0 && rule_written(check, "training.learning_rate.decay_iterations"))
         check_at(check, "training.learning_rate.decay_iterations", true, "`decay_iterations` is used by `schedule: wsd` only");
+}
+
+// What is known to give other bits from run to run, as `name=required (got actual)`, all in one message. The variables are those that
+// decide it inside NCCL, Transformer Engine and cuBLAS; left out, the engine sets them.
+static const struct variable {
+    const char *name;
+    const char *const *allowed;
+    bool list; // comma separated: each part must be allowed
+} deterministic_variables[] = {
+    {"NCCL_ALGO", (const char *const[]){"Ring", "CollnetDirect", "CollnetChain", "^NVLS", NULL}, true},
+    {"NVTE_ALLOW_NONDETERMINISTIC_ALGO", (const char *const[]){"0", NULL}, false},
+    {"CUBLAS_WORKSPACE_CONFIG", (const char *const[]){":4096:8", ":16:8", NULL}, false},
+};
+
+static bool is_allowed(const struct variable *variable, const char *value)
+{
+    for (const char *at = value;; at++) {
+        size_t length = variable->list ? strcspn(at, ",") : strlen(at), i = 0;
+        while (variable->allowed[i] && (strlen(variable->allowed[i]) != length || strncmp(variable->allowed[i], at, length) != 0))
+            i++;
+        if (!variable->allowed[i])
+            return false;
+        at += length;
+        if (!*at)
+            return true;
+    }
+}
+
+static void add_variables(struct text *faults, const struct spec_pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        for (size_t k = 0; k < sizeof deterministic_variables / sizeof *deterministic_variables; k++) {
+            const struct variable *variable = &deterministic_variables[k];
+            if (strcmp(pairs->keys[i], variable->name) != 0 || is_allowed(variable, pairs->values[i]))
+                continue;
+            text_addf(faults, "%s%s=", faults->length ? ", " : "", variable->name);
+            for (size_t a = 0; variable->allowed[a]; a++)
+                text_addf(faults, "%s%s", a ? "|" : "", variable->allowed[a]);
+            text_addf(faults, " (got %.60s)", pairs->values[i]);
+        }
+}
+
+static void check_deterministic(struct check *check)
+{
+    static const char *const engines[] = {"native", "megatron", "deepspeed", "command"}, *const fusions[] = {"none", "native", "te"};
+    const struct spec *spec = check->spec;
+    if (!rule_reads(check, "training.deterministic", NULL) || !spec->training.deterministic)
+        return;
+    struct text faults;
+    text_init(&faults, 4096);
+    if (rule_reads(check, "engine", NULL) && spec->engine != ENGINE_NATIVE && spec->engine != ENGINE_MEGATRON)
+        text_addf(&faults, "engine=native|megatron (got %s)", engines[spec->engine]);
+    if (rule_reads(check, "training.cross_entropy_fusion", NULL) && spec->training.cross_entropy_fusion != FUSION_NONE)
+        text_addf(&faults, "%straining.cross_entropy_fusion=none (got %s)", faults.length ? ", " : "", fusions[spec->training.cross_entropy_fusion]);
+    if (rule_reads(check, "environment.variables", NULL))
+        add_variables(&faults, &spec->environment.variables);
+    if (faults.length)
+        check_at(check, "training.deterministic", false, "`training.deterministic` needs %s", faults.at);
+    text_release(&faults);
 }
 
 static void check_loss_scale(struct check *check)
@@ -136,6 +215,7 @@ void check_inputs(struct check *check)
     check_sequence(check);
     check_data(check);
     check_learning_rate(check);
+    check_deterministic(check);
     check_loss_scale(check);
     check_tokenize(check);
     check_image(check);

@@ -46,7 +46,7 @@ enum spec_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum spec_recompute_method { RECOMPUTE_UNIFORM, RECOMPUTE_BLOCK };
 enum spec_fusion { FUSION_NONE, FUSION_NATIVE, FUSION_TE };
 
-enum { SPEC_MOE_LOSSES_MAX = 4 };
+enum { SPEC_MOE_LOSSES_MAX = 4, SPEC_RAMP_STAGES_MAX = 4096 };
 
 struct spec_moe_loss_term {
     enum spec_moe_loss type;

@@ -138,54 +138,104 @@ static void near(double value, double wanted)
         fail_msg("%.12g is not %.12g", value, wanted);
 }
 
+static double rate_at(const struct spec *spec, int64_t iteration)
+{
+    return learning_rate(spec, samples_before(spec, iteration));
+}
+
 // What Megatron's scheduler says with batch 8: the rate before update index n is that of iteration n + 1.
 static void test_wsd_golden(void **state)
 {
     (void)state;
     struct spec spec = rates(SCHEDULE_WSD, DECAY_EXPONENTIAL);
-    assert_true(learning_rate(&spec, 1) == 0);
-    near(learning_rate(&spec, 2), 1.5e-5);
-    assert_true(learning_rate(&spec, 21) == 3e-4);
-    assert_true(learning_rate(&spec, 81) == 3e-4);
-    near(learning_rate(&spec, 82), 2.816056176e-4);
-    near(learning_rate(&spec, 91), 1.418376618e-4);
-    near(learning_rate(&spec, 101), 3e-5);
-    assert_true(learning_rate(&spec, 102) == 3e-5);
+    assert_true(rate_at(&spec, 1) == 0);
+    near(rate_at(&spec, 2), 1.5e-5);
+    assert_true(rate_at(&spec, 21) == 3e-4);
+    assert_true(rate_at(&spec, 81) == 3e-4);
+    near(rate_at(&spec, 82), 2.816056176e-4);
+    near(rate_at(&spec, 91), 1.418376618e-4);
+    near(rate_at(&spec, 101), 3e-5);
+    assert_true(rate_at(&spec, 102) == 3e-5);
     spec = rates(SCHEDULE_WSD, DECAY_MINUS_SQRT);
-    near(learning_rate(&spec, 82), 2.396261646e-4);
-    near(learning_rate(&spec, 91), 1.090811691e-4);
+    near(rate_at(&spec, 82), 2.396261646e-4);
+    near(rate_at(&spec, 91), 1.0908116908e-4);
     spec = rates(SCHEDULE_WSD, DECAY_LINEAR);
-    near(learning_rate(&spec, 91), 1.65e-4);
+    near(rate_at(&spec, 91), 1.65e-4);
     spec = rates(SCHEDULE_WSD, DECAY_COSINE);
-    near(learning_rate(&spec, 86), 3e-5 + 2.7e-4 * (0.5 + sqrt(0.5) / 2));
+    near(rate_at(&spec, 86), 3e-5 + 2.7e-4 * (0.5 + sqrt(0.5) / 2));
 }
 
 static void test_other_schedules(void **state)
 {
     (void)state;
     struct spec spec = rates(SCHEDULE_CONSTANT, DECAY_EXPONENTIAL);
-    near(learning_rate(&spec, 11), 1.5e-4);
-    assert_true(learning_rate(&spec, 22) == 3e-4);
-    assert_true(learning_rate(&spec, 5000) == 3e-4);
+    near(rate_at(&spec, 11), 1.5e-4);
+    assert_true(rate_at(&spec, 22) == 3e-4);
+    assert_true(rate_at(&spec, 5000) == 3e-4);
     spec.training.learning_rate.warmup_iterations = 0;
-    assert_true(learning_rate(&spec, 1) == 3e-4);
+    assert_true(rate_at(&spec, 1) == 3e-4);
     spec.training.learning_rate.warmup_iterations = 20;
     spec.training.learning_rate.initial = 1e-4;
-    assert_true(learning_rate(&spec, 1) == 1e-4);
-    near(learning_rate(&spec, 11), 2e-4);
+    assert_true(rate_at(&spec, 1) == 1e-4);
+    near(rate_at(&spec, 11), 2e-4);
     spec = rates(SCHEDULE_COSINE, DECAY_EXPONENTIAL);
-    near(learning_rate(&spec, 61), 1.65e-4);
-    near(learning_rate(&spec, 101), 3e-5);
+    near(rate_at(&spec, 61), 1.65e-4);
+    near(rate_at(&spec, 101), 3e-5);
     spec = rates(SCHEDULE_LINEAR, DECAY_EXPONENTIAL);
-    near(learning_rate(&spec, 41), 3e-5 + 2.7e-4 * 0.75);
+    near(rate_at(&spec, 41), 3e-5 + 2.7e-4 * 0.75);
     spec = rates(SCHEDULE_INVERSE_SQUARE_ROOT, DECAY_EXPONENTIAL);
-    near(learning_rate(&spec, 81), 1.5e-4);
+    near(rate_at(&spec, 81), 1.5e-4);
     spec.training.learning_rate.minimum = 2e-4;
-    near(learning_rate(&spec, 81), 2e-4);
+    near(rate_at(&spec, 81), 2e-4);
     // total_iterations left out: the run's own length.
     spec = rates(SCHEDULE_WSD, DECAY_EXPONENTIAL);
     spec.training.learning_rate.total_iterations = 0;
-    near(learning_rate(&spec, 91), 1.418376618e-4);
+    near(rate_at(&spec, 91), 1.418376618e-4);
+}
+
+// The keys count iterations and the rate counts samples: in a batch ramp the corners stay at their iterations, and between them a step
+// moves the rate by its own share of samples.
+static void test_rates_in_a_batch_ramp(void **state)
+{
+    (void)state;
+    struct spec spec = rates(SCHEDULE_WSD, DECAY_LINEAR);
+    spec.training.rampup_batch_size = (struct spec_rampup){.present = true, .start = 2, .increment = 2, .samples = 30};
+    // 10 samples a stage: 5 steps of 2, 3 of 4, 2 of 6 (10, 22, 34 samples), then 8 each: 114 after the warm-up's 20 steps.
+    assert_int_equal(samples_before(&spec, 21), 114);
+    assert_true(rate_at(&spec, 1) == 0);
+    near(rate_at(&spec, 2), 3e-4 * 2 / 114);
+    near(rate_at(&spec, 7), 3e-4 * 14 / 114);
+    assert_true(rate_at(&spec, 21) == 3e-4);
+    assert_true(rate_at(&spec, 81) == 3e-4);
+    near(rate_at(&spec, 86), 3e-5 + 2.7e-4 * 0.75);
+    near(rate_at(&spec, 101), 3e-5);
+    struct ramp_stage stages[SPEC_RAMP_STAGES_MAX + 1];
+    static const struct ramp_stage expected[] = {{1, 2}, {6, 4}, {9, 6}, {11, 8}};
+    assert_int_equal(ramp_stages(&spec, stages), 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(stages[i].iteration, expected[i].iteration);
+        assert_int_equal(stages[i].samples, expected[i].samples);
+        assert_int_equal(step_samples(&spec, stages[i].iteration), expected[i].samples);
+    }
+    spec.training.iterations = 8; // ends inside the ramp
+    assert_int_equal(ramp_stages(&spec, stages), 2);
+    spec.training.rampup_batch_size.present = false;
+    assert_int_equal(ramp_stages(&spec, stages), 1);
+}
+
+// Experts: the same schedule from a peak of their own, to the same minimum.
+static void test_expert_rates(void **state)
+{
+    (void)state;
+    for (enum spec_schedule schedule = SCHEDULE_CONSTANT; schedule <= SCHEDULE_INVERSE_SQUARE_ROOT; schedule++) {
+        struct spec spec = rates(schedule, DECAY_COSINE), own = spec;
+        spec.training.learning_rate.expert_peak = 1e-4;
+        own.training.learning_rate.peak = 1e-4; // what the experts should see
+        for (int64_t samples = 0; samples < 900; samples += 7) {
+            assert_true(expert_learning_rate(&spec, samples) == learning_rate(&own, samples));
+            assert_true(expert_learning_rate(&own, samples) == learning_rate(&own, samples));
+        }
+    }
 }
 
 int main(void)
@@ -193,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_warmups), cmocka_unit_test(test_lists), cmocka_unit_test(test_nothing_waits_forever),
         cmocka_unit_test(test_bubble), cmocka_unit_test(test_wsd_golden), cmocka_unit_test(test_other_schedules),
+        cmocka_unit_test(test_rates_in_a_batch_ramp), cmocka_unit_test(test_expert_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "worker/train/batch.h"
 #include "schema/base/text.h"
+#include "schema/shape/cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static char *cache_directory(const struct job *job)
 static int open_splits(struct batches *batches, const struct job *job, struct sampling sampling, struct error *err)
 {
     const struct spec_training *training = &job->spec.training;
-    int64_t wanted = training->iterations * training->global_batch_size;
+    int64_t wanted = samples_before(&job->spec, training->iterations + 1);
     sampling.which = SPLIT_TRAIN;
     if (blend_open(&batches->train, job->parts, job->part_count, &sampling, wanted, err) != 0)
         return -1;
@@ -37,7 +38,6 @@ int batches_open(struct batches *batches, const struct job *job, int64_t data_ra
 {
     const struct spec *spec = &job->spec;
     *batches = (struct batches){.spec = spec, .data_rank = data_rank, .data_size = data_size};
-    batches->micro_batches = spec->training.global_batch_size / (spec->training.micro_batch_size * data_size);
     batches->row = allocate((size_t)spec->data.sequence_length + 1, sizeof *batches->row);
     char *cache = cache_directory(job);
     struct sampling sampling = {.split = spec->data.split, .sequence_length = spec->data.sequence_length, .seed = spec->training.seed,
@@ -52,6 +52,11 @@ void batches_release(struct batches *batches)
     blend_close(batches->train);
     blend_close(batches->valid);
     free(batches->row);
+}
+
+int64_t batches_micro_batches(const struct batches *batches, int64_t samples)
+{
+    return samples / (batches->spec->training.micro_batch_size * batches->data_size);
 }
 
 static int split_row(const struct batches *batches, int64_t position, int32_t *tokens, int32_t *targets, struct error *err)
@@ -76,7 +81,8 @@ int batches_read(const struct batches *batches, bool validation, int64_t step, i
 {
     const struct spec *spec = batches->spec;
     const int64_t mbs = spec->training.micro_batch_size, S = spec->data.sequence_length;
-    int64_t first = (step - 1) * spec->training.global_batch_size + (micro_batch * batches->data_size + batches->data_rank) * mbs;
+    int64_t first = validation ? (step - 1) * spec->training.global_batch_size : samples_before(spec, step);
+    first += (micro_batch * batches->data_size + batches->data_rank) * mbs;
     for (int64_t b = 0; b < mbs; b++) {
         blend_read(validation ? batches->valid : batches->train, first + b, batches->row);
         if (split_row(batches, first + b, tokens + b * S, targets + b * S, err) != 0)
@@ -87,10 +93,10 @@ int batches_read(const struct batches *batches, bool validation, int64_t step, i
 
 void batches_hash(const struct batches *batches, int64_t step, char hex[HASH_HEX])
 {
-    const int64_t B = batches->spec->training.global_batch_size, S = batches->spec->data.sequence_length;
+    const int64_t S = batches->spec->data.sequence_length, end = samples_before(batches->spec, step + 1);
     struct hash *hash = hash_new();
-    for (int64_t b = 0; b < B; b++) {
-        blend_read(batches->train, (step - 1) * B + b, batches->row);
+    for (int64_t sample = samples_before(batches->spec, step); sample < end; sample++) {
+        blend_read(batches->train, sample, batches->row);
         hash_add(hash, batches->row, ((size_t)S + 1) * sizeof *batches->row);
     }
     hash_end(hash, hex);
@@ -116,8 +122,13 @@ struct json *batches_identity(const struct job *job, struct error *err)
     js_set(identity, "fingerprint", js_string(hex));
     js_set(identity, "split", split);
     js_set(identity, "sequence_length", js_integer(spec->data.sequence_length));
-    js_set(identity, "samples", js_integer(spec->training.iterations * spec->training.global_batch_size));
+    js_set(identity, "samples", js_integer(samples_before(spec, spec->training.iterations + 1)));
     js_set(identity, "global_batch_size", js_integer(spec->training.global_batch_size));
+    if (spec->training.rampup_batch_size.present) {
+        struct json *whole = spec_to_json(spec);
+        js_set(identity, "rampup_batch_size", js_keep(js_get(js_get(whole, "training"), "rampup_batch_size")));
+        js_free(whole);
+    }
     js_set(identity, "seed", js_integer(spec->training.seed));
     return identity;
 }

@@ -11,12 +11,14 @@ struct batches {
     const struct spec *spec;
     struct blend *train, *valid;   // valid NULL: no validation
     int64_t data_rank, data_size;  // this rank's place among the data parallel ranks
-    int64_t micro_batches;         // of this rank in a step
     int32_t *row;                  // S + 1 tokens
 };
 
 int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err);
 void batches_release(struct batches *batches);
+
+// How many micro batches of this rank make a step of that many samples.
+int64_t batches_micro_batches(const struct batches *batches, int64_t samples);
 
 // tokens and targets are (B,S). step counts from 1; a validation "step" too. Tokens outside the vocabulary are an error of the data.
 int batches_read(const struct batches *batches, bool validation, int64_t step, int64_t micro_batch, int32_t *tokens, int32_t *targets,

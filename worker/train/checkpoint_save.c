@@ -1,5 +1,6 @@
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
+#include "schema/shape/cost.h"
 #include "worker/train/checkpoint.h"
 #include "worker/weights/safetensors.h"
 
@@ -174,8 +175,9 @@ static struct json *trainer_json(const struct training_state *state)
     js_set(json, "run_id", js_string(state->job->run_id));
     js_set(json, "attempt", js_integer(state->job->attempt));
     js_set(json, "step", js_integer(state->step));
-    js_set(json, "samples", js_integer(state->step * spec->training.global_batch_size));
-    js_set(json, "tokens", js_integer(state->step * spec->training.global_batch_size * spec->data.sequence_length));
+    int64_t samples = samples_before(spec, state->step + 1);
+    js_set(json, "samples", js_integer(samples));
+    js_set(json, "tokens", js_integer(samples * spec->data.sequence_length));
     js_set(json, "seed", js_integer(spec->training.seed));
     js_set(json, "data", js_keep(state->identity));
     js_set(json, "schedule", schedule_identity(spec));

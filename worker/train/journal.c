@@ -72,7 +72,7 @@ static void say(struct journal *journal, int64_t step, const struct step_result 
     journal->said = now;
     double each = (now - journal->began) / (double)(step - journal->first_step + 1);
     int64_t left = (int64_t)(each * (double)(spec->training.iterations - step) + 0.5);
-    double rate = (double)(spec->training.global_batch_size * spec->data.sequence_length) / result->seconds;
+    double rate = (double)(result->samples * spec->data.sequence_length) / result->seconds;
     fprintf(stderr, "step %lld/%lld  loss %.4f", (long long)step, (long long)spec->training.iterations, result->loss);
     if (result->validated)
         fprintf(stderr, "  validation %.4f", result->validation_loss);

@@ -2,6 +2,7 @@
 #include "schema/base/file.h"
 #include "schema/base/clock.h"
 #include "schema/record/layout.h"
+#include "schema/shape/cost.h"
 #include "schema/shape/lr.h"
 #include "schema/shape/schedule.h"
 #include "worker/parallel/reduce.h"
@@ -37,7 +38,7 @@ static double mean_over_ranks(const struct trainer *trainer, double value)
 // The pipeline schedule of this rank, executed. Returns the mean loss of its micro batches.
 static double forward_backward(struct trainer *trainer)
 {
-    const int64_t m = trainer->batches.micro_batches;
+    const int64_t m = batches_micro_batches(&trainer->batches, trainer->result.samples);
     struct schedule schedule;
     double loss = 0;
     schedule_init(&schedule, m, trainer->parallel.layout.pp, 0, 1, 0);
@@ -62,18 +63,19 @@ void train_step(struct trainer *trainer)
     int64_t bytes = trainer->parallel.ep->alltoall_bytes;
     double began = clock_steady();
     trainer->step++;
+    result->samples = step_samples(spec, trainer->step);
+    result->learning_rate = learning_rate(spec, trainer->optimizer.samples);
+    result->expert_learning_rate = expert_learning_rate(spec, trainer->optimizer.samples);
     model_zero_gradients(model);
     model_statistics_reset(model);
     double loss = forward_backward(trainer);
     model_reduce_gradients(model);
     result->gradient_norm = model_gradient_norm(model, &result->gradient_zeros);
-    optimizer_step(&trainer->optimizer, model, result->gradient_norm, trainer->updates + 1);
-    result->learning_rate = learning_rate(spec, trainer->updates + 1);
-    trainer->updates++;
+    optimizer_step(&trainer->optimizer, model, result->gradient_norm, result->samples);
     result->loss = mean_over_ranks(trainer, loss);
     if (spec_is_moe(spec))
         model_statistics_global(model, result->counts, result->balance);
-    result->tokens = trainer->step * spec->training.global_batch_size * spec->data.sequence_length;
+    result->tokens = samples_before(spec, trainer->step + 1) * spec->data.sequence_length;
     result->seconds = clock_steady() - began;
     trainer->alltoall_bytes += trainer->parallel.ep->alltoall_bytes - bytes;
     trainer->steps_run++;
@@ -82,7 +84,8 @@ void train_step(struct trainer *trainer)
 // The same samples each time: the first of the validation split's order.
 static double validate(struct trainer *trainer)
 {
-    const int64_t steps = trainer->job.spec.training.validation.iterations, m = trainer->batches.micro_batches;
+    const struct spec_training *training = &trainer->job.spec.training;
+    const int64_t steps = training->validation.iterations, m = batches_micro_batches(&trainer->batches, training->global_batch_size);
     double loss = 0;
     for (int64_t step = 1; step <= steps; step++)
         for (int64_t micro_batch = 0; micro_batch < m; micro_batch++) {

@@ -18,8 +18,7 @@ struct trainer {
     struct journal journal;         // closed except on rank 0
     int32_t *tokens, *targets;      // (B,S) of one micro batch
     struct step_result result;      // of the last step
-    int64_t step;                   // steps done
-    int64_t updates;                // of them those that changed the model: what the optimizer and the learning rate count
+    int64_t step;                   // steps done; those that changed the model are counted by the optimizer
     int64_t steps_run;              // in this attempt
     int64_t alltoall_bytes;         // of training steps in this attempt, this rank
     double peak_memory_bytes;       // most that a rank has held of its own after a step of this attempt; the same on every rank

@@ -62,13 +62,15 @@ static void add_layer(struct json *metrics, const struct step_result *result, co
 struct json *step_metrics(const struct step_result *result, const struct spec *spec)
 {
     struct json *metrics = js_object();
-    double step_tokens = (double)tokens_per_step(spec), ranks = (double)spec_world_size(spec);
+    double step_tokens = (double)(result->samples * spec->data.sequence_length), ranks = (double)spec_world_size(spec);
     js_set(metrics, "loss", js_real(result->loss));
     if (spec_is_moe(spec))
         js_set(metrics, "load_balancing_loss", js_real(mean_balance(result, spec)));
     js_set(metrics, "grad_norm", js_real(result->gradient_norm));
     js_set(metrics, "grad_zeros", js_integer(result->gradient_zeros));
     js_set(metrics, "learning_rate", js_real(result->learning_rate));
+    if (spec_is_moe(spec) && spec->training.learning_rate.expert_peak > 0)
+        js_set(metrics, "expert_learning_rate", js_real(result->expert_learning_rate));
     if (result->validated)
         js_set(metrics, "validation_loss", js_real(result->validation_loss));
     js_set(metrics, "tokens", js_integer(result->tokens));

@@ -11,8 +11,10 @@ struct step_result {
     double gradient_norm;    // before clipping
     int64_t gradient_zeros;
     double learning_rate;    // the one used
+    double expert_learning_rate; // by routed experts; recorded where it has a peak of its own
     double seconds;          // of the step on rank 0, validation and checkpoints left out
     double memory_mb;        // most that a rank has held of its own so far, MB (10^6 bytes): mapped data and libraries left out
+    int64_t samples;         // of this step
     int64_t tokens;          // seen so far, this step included
     int64_t *counts;         // (layers, E) tokens that chose each expert, all ranks; NULL for a dense model
     double *balance;         // (layers) balance loss without coefficient, mean over micro batches and ranks

@@ -47,29 +47,23 @@ double optimizer_clip(const struct spec *spec, double norm)
     if (most <= 0)
         return 1;
     double factor = most / (norm + 1e-6);
-    return factor < 1 ? factor : 1; // a norm that is not a number clips nothing: the parameters show what happened
+    return factor < 1 ? factor : 1;
 }
 
-// The experts' rate has the schedule of the others with a peak of its own.
-static double expert_rate(const struct spec *spec, int64_t step)
-{
-    struct spec other = *spec; // shallow: only read
-    if (spec->training.learning_rate.expert_peak > 0)
-        other.training.learning_rate.peak = spec->training.learning_rate.expert_peak;
-    return learning_rate(&other, step);
-}
-
-void optimizer_step(struct optimizer *optimizer, struct model *model, double norm, int64_t step)
+void optimizer_step(struct optimizer *optimizer, struct model *model, double norm, int64_t samples)
 {
     const struct spec *spec = model->spec;
     const struct spec_optimizer *o = &spec->training.optimizer;
-    double factor = optimizer_clip(spec, norm), rate = learning_rate(spec, step), experts = expert_rate(spec, step);
+    double factor = optimizer_clip(spec, norm), rate = learning_rate(spec, optimizer->samples);
+    double experts = expert_learning_rate(spec, optimizer->samples);
+    optimizer->updates++;
+    optimizer->samples += samples;
     for (size_t i = 0; i < model->table.count; i++) {
         const struct param *param = &model->table.items[i];
         if (!param->resident)
             continue;
         optimizer->device->ops->adamw(model_param(model, param), optimizer_state(optimizer, param, MOMENT_FIRST),
             optimizer_state(optimizer, param, MOMENT_SECOND), model_gradient(model, param), param_elements(param), factor,
-            param->expert >= 0 ? experts : rate, o->beta1, o->beta2, o->eps, param->decay ? o->weight_decay : 0, step);
+            param->expert >= 0 ? experts : rate, o->beta1, o->beta2, o->eps, param->decay ? o->weight_decay : 0, optimizer->updates);
     }
 }

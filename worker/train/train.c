@@ -84,7 +84,8 @@ static int open_data(struct trainer *trainer, struct error *err)
 // Each owner of state beyond parameters and moments adds it here (worker/train/checkpoint.h says what that means).
 static void register_state(struct trainer *trainer)
 {
-    extra_states_add(&trainer->extra, "trainer.updates", EXTRA_I64, &trainer->updates, 1, false);
+    extra_states_add(&trainer->extra, "optimizer.updates", EXTRA_I64, &trainer->optimizer.updates, 1, false);
+    extra_states_add(&trainer->extra, "optimizer.samples", EXTRA_I64, &trainer->optimizer.samples, 1, false);
 }
 
 static int open_model(struct trainer *trainer, struct error *err)
