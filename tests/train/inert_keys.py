@@ -29,7 +29,8 @@ BITS = {
     "training.optimizer.clip_grad": 0.1,
     "training.learning_rate.schedule": "constant", "training.learning_rate.peak": 1e-3, "training.learning_rate.minimum": 1e-3,
     "training.learning_rate.initial": 1e-3, "training.learning_rate.warmup_iterations": 3, "training.learning_rate.decay_iterations": 5,
-    "training.learning_rate.total_iterations": 12, "training.learning_rate.decay_style": "linear",
+    "training.learning_rate.total_iterations": 12, "training.learning_rate.decay_style": "linear", "training.learning_rate.expert_peak": 1e-3,
+    "training.rampup_batch_size.start": 4, "training.rampup_batch_size.increment": 6, "training.rampup_batch_size.samples": 40,
     "training.validation.interval": 2, "training.validation.iterations": 2,
     "parallelism.expert": 1, "resources.threads_per_rank": 2, "resources.device": "reference",
     "checkpoint.interval": 2, "checkpoint.keep": 1, "logging.interval": 2, "logging.expert_load": False,
@@ -52,11 +53,9 @@ SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep
            "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}
 
 # Keys that a rule ties to others: set together with these.
-RAMP = {"training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 100}}}
 RENTED = {"executor": "hf-jobs", "hf-jobs": {"flavor": "h200x8"}}  # with another executor, a warning says that they are not used
 WITH = {
     "hf-jobs.flavor": RENTED, "hf-jobs.timeout": RENTED,
-    "training.rampup_batch_size.start": RAMP, "training.rampup_batch_size.increment": RAMP, "training.rampup_batch_size.samples": RAMP,
     "model.moe.expert_bias": {"model": {"moe": {"score_function": "sigmoid"}}}, "model.moe.num_groups": {"model": {"moe": {"group_topk": 1}}},
     "model.moe.group_topk": {"model": {"moe": {"num_groups": 2}}}, "model.moe.pad_to_capacity": {"model": {"moe": {"capacity_factor": 1.5}}},
     "data.tokenizer": {"data": {"prefix": None, "text": "/etc/hostname"}},
@@ -145,7 +144,8 @@ with Bench() as bench:
         return facts, worker, run.checkpoints()
 
     # What a key is changed on top of, where that is not BASE.
-    BEFORE = {"model.ffn_hidden_size": {"model": {"moe": None}}, "model.hidden_size": {"model": {"head_dim": 16}}, "parallelism.expert": OVER_RANKS}
+    ramp = {"training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 12}}}
+    BEFORE = {**{f"training.rampup_batch_size.{key}": ramp for key in ("start", "increment", "samples")}, "model.ffn_hidden_size": {"model": {"moe": None}}, "model.hidden_size": {"model": {"head_dim": 16}}, "parallelism.expert": OVER_RANKS}
     plain = outcome("base")
     cache = bench.root / "cache"
     for key, value in BITS.items():

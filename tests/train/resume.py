@@ -1,4 +1,5 @@
 """A run that was stopped, killed or moved to another layout goes on with the bits of one that was not; what has changed is refused."""
+import copy
 import os
 import pathlib
 import random
@@ -6,11 +7,13 @@ import shutil
 import signal
 import time
 
-from training import BAD_INPUT, FAILED, MOE, STOPPED, Bench, check, close, contains
+from training import BAD_INPUT, FAILED, MOE, STOPPED, Bench, check, close, contains, merge
 
 LONG = {"iterations": 24, "validation": {"interval": 6, "iterations": 1},
         "learning_rate": {"schedule": "wsd", "peak": 3e-3, "minimum": 1e-4, "warmup_iterations": 4, "decay_iterations": 8}}
 LAYOUTS = {"dense": {}, "moe": {"model": {"moe": MOE}},
+           "moe in a batch ramp": {"model": {"moe": MOE}, "training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 60},
+                                                                       "learning_rate": {"expert_peak": 1e-3}}},
            "moe over 2 ranks": {"model": {"moe": MOE}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}}
 
 
@@ -64,12 +67,13 @@ def flip(path):
 
 with Bench() as bench:
     for name, sections in LAYOUTS.items():
-        whole = bench.make("whole", **sections, training=LONG, checkpoint={"interval": 5, "keep": 2})
+        sections = {**sections, "training": merge(copy.deepcopy(LONG), sections.get("training", {})), "checkpoint": {"interval": 5, "keep": 2}}
+        whole = bench.make("whole", **sections)
         whole.train()
         expected, tensors = joined(whole), whole.tensors(24)
         check(f"{name}: the last two checkpoints are kept", whole.checkpoints(), ["step-0000020", "step-0000024"])
         for interrupt in (stop_by_file, stop_by_signal, kill):
-            run = bench.make("interrupted", **sections, training=LONG, checkpoint={"interval": 5, "keep": 2})
+            run = bench.make("interrupted", **sections)
             interrupt(run)
             run.train()
             check(f"{name}, {interrupt.__name__}: two attempts", run.attempts(), [1, 2])
@@ -122,6 +126,8 @@ with Bench() as bench:
     changed("another peak", ["schedule has changed", '"peak":0.003', '"peak":0.005'],
             training={**LONG, "learning_rate": {**LONG["learning_rate"], "peak": 5e-3}})
     changed("another seed", ["data has changed", '"seed":1234', '"seed":99'], training={**LONG, "seed": 99})
+    changed("a batch ramp", ["data has changed", '"rampup_batch_size":{"start":2'],
+            training={**LONG, "rampup_batch_size": {"start": 2, "increment": 2, "samples": 60}})
     changed("another sequence length", ["data has changed", '"sequence_length":32', '"sequence_length":16'], data={"sequence_length": 16})
     changed("a flipped bit", ["SHA-256"],
             edit=lambda target: flip(next(target.glob("model-00001*"))))
