@@ -37,14 +37,14 @@ static void list_tensor(void *context, const char *name, const struct tensor_inf
     struct listing *listing = context;
     listing->elements += info->elements;
     if (!listing->tensors) {
-        if (info->dimensions == 1)
-            printf("%-72s %-4s %lld\n", name, info->dtype, (long long)info->shape[0]);
-        else
-            printf("%-72s %-4s %lld x %lld\n", name, info->dtype, (long long)info->shape[0], (long long)info->shape[1]);
+        printf("%-72s %-4s %lld", name, info->dtype, (long long)info->shape[0]);
+        for (int d = 1; d < info->dimensions && d < TENSOR_DIMENSIONS; d++)
+            printf(" x %lld", (long long)info->shape[d]);
+        printf("\n");
         return;
     }
     struct json *item = js_object(), *shape = js_array();
-    for (int d = 0; d < info->dimensions; d++)
+    for (int d = 0; d < info->dimensions && d < TENSOR_DIMENSIONS; d++)
         js_append(shape, js_integer(info->shape[d]));
     js_set(item, "name", js_string(name));
     js_set(item, "dtype", js_string(info->dtype));

@@ -14,7 +14,7 @@ struct tensor_entry {   // to be written
     char name[128];
     int64_t shape[2];
     int dimensions;     // 1 or 2
-    const char *dtype;  // "F32", "F64", "I64"
+    const char *dtype;  // "F32", "F64", "I64", "BF16": fetch gives bytes of this type
     const void *source; // for fetch
 };
 
@@ -24,12 +24,14 @@ int safetensors_write(const char *path, const struct tensor_entry *entries, size
     void (*fetch)(void *context, void *host, const struct tensor_entry *entry, size_t at, size_t bytes), void *context, int64_t *bytes,
     char hex[HASH_HEX], struct error *err);
 
+enum { TENSOR_DIMENSIONS = 3 };
+
 struct tensor_set;
 struct tensor_info {
-    char dtype[8];      // "F32", "F64", "BF16", "F16", "I64"
-    int64_t shape[2];   // a vector has shape {count, 1} and dimensions 1
+    char dtype[8];      // "F32", "F64", "BF16", "F16", "I64"; others are listed and not read
+    int64_t shape[TENSOR_DIMENSIONS]; // 1 where there is no such dimension
     int dimensions;
-    int64_t elements;
+    int64_t elements;   // 0: of a dtype or with dimensions that are not read here
     const char *file;   // lent
     int64_t at, bytes;  // within the file
     int descriptor;
@@ -37,9 +39,13 @@ struct tensor_info {
 
 int tensor_set_open(struct tensor_set **set, const char *directory, const char *kind, struct error *err); // kind "model", "optimizer", "extra"
 void tensor_set_close(struct tensor_set *set);
+// By our name. A tensor that transformers names otherwise (OLMoE's experts, or all experts of a layer in one tensor) is found under our name too,
+// as the part of the file that it is.
 bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info);
 // Converts from the stored dtype, which must not be I64. out holds info->elements floats.
 int tensor_read(const struct tensor_info *info, float *out, struct error *err);
+// The same for `count` elements from `first` on.
+int tensor_read_part(const struct tensor_info *info, int64_t first, int64_t count, float *out, struct error *err);
 int tensor_read_bytes(const struct tensor_info *info, void *out, struct error *err); // as they are stored: info->bytes
 // Walks all tensors, file by file, in the order of their headers.
 void tensor_set_walk(const struct tensor_set *set, void (*take)(void *context, const char *name, const struct tensor_info *info), void *context);

@@ -1,9 +1,11 @@
 #include "schema/base/file.h"
 #include "schema/base/json.h"
+#include "worker/weights/hf_names.h"
 #include "worker/weights/safetensors.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,26 +46,32 @@ static int read_at(const struct tensor_file *file, void *out, size_t count, int6
     return 0;
 }
 
-// Fills info from a header entry; false if the entry is not one of ours to read or does not fit the file.
+// Fills info from a header entry; false if it does not fit the file. A dtype or number of dimensions that nobody here reads (a foreign
+// file's counters, say) is listed with 0 elements, and no error until somebody asks for that tensor.
 static bool parse_entry(const struct tensor_file *file, const struct json *entry, int64_t file_bytes, struct tensor_info *info)
 {
     const struct json *shape = js_get(entry, "shape"), *offsets = js_get(entry, "data_offsets");
     const char *dtype = js_string_of(js_get(entry, "dtype"), NULL);
     int64_t size = dtype_bytes(dtype), begin = js_integer_of(js_at(offsets, 0), -1), end = js_integer_of(js_at(offsets, 1), -1);
     size_t dimensions = js_count(shape);
-    if (!size || js_count(offsets) != 2 || dimensions < 1 || dimensions > 2)
+    if (!dtype || js_count(offsets) != 2 || begin < 0 || end < begin || end > file_bytes - file->data)
         return false;
-    *info = (struct tensor_info){.shape = {1, 1}, .elements = 1, .dimensions = (int)dimensions, .file = file->path, .descriptor = file->descriptor};
+    *info = (struct tensor_info){.shape = {1, 1, 1}, .dimensions = (int)dimensions, .file = file->path, .descriptor = file->descriptor};
+    snprintf(info->dtype, sizeof info->dtype, "%s", dtype);
+    info->at = file->data + begin;
+    info->bytes = end - begin;
+    if (dimensions < 1 || dimensions > TENSOR_DIMENSIONS)
+        return true;
+    info->elements = 1;
     for (size_t d = 0; d < dimensions; d++) {
         info->shape[d] = js_integer_of(js_at(shape, d), -1);
         if (info->shape[d] < 1 || info->shape[d] > file_bytes / info->elements)
             return false;
         info->elements *= info->shape[d];
     }
-    strcpy(info->dtype, dtype);
-    info->at = file->data + begin;
-    info->bytes = end - begin;
-    return begin >= 0 && end >= begin && file->data + end <= file_bytes && info->bytes == info->elements * size;
+    if (!size)
+        info->elements = 0;
+    return !size || info->bytes == info->elements * size;
 }
 
 static int open_file(struct tensor_file *file, char *path, struct error *err)
@@ -90,7 +98,7 @@ static int open_file(struct tensor_file *file, char *path, struct error *err)
     for (void *i = js_first(file->header); i; i = js_next(file->header, i)) {
         struct tensor_info info;
         if (strcmp(js_key(i), "__metadata__") != 0 && !parse_entry(file, js_value(i), bytes, &info))
-            return error_set(err, "%s: tensor %s has a dtype or shape that this build cannot read, or does not fit the file", path, js_key(i));
+            return error_set(err, "%s: tensor %s does not fit the file", path, js_key(i));
     }
     return 0;
 }
@@ -163,13 +171,40 @@ void tensor_set_close(struct tensor_set *set)
     free(set);
 }
 
-bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info)
+static bool find_named(const struct tensor_set *set, const char *name, struct tensor_info *info)
 {
     for (size_t i = 0; i < set->count; i++) {
         const struct json *entry = js_get(set->files[i].header, name);
         if (entry)
-            return parse_entry(&set->files[i], entry, INT64_MAX, info);
+            return parse_entry(&set->files[i], entry, INT64_MAX, info) && info->elements > 0;
     }
+    return false;
+}
+
+// An expert's matrix out of a tensor (E, parts · rows, columns), in place: it lies there in one piece.
+static bool cut_expert(struct tensor_info *info, const struct hf_alias *alias)
+{
+    if (info->dimensions != 3 || alias->expert >= info->shape[0] || info->shape[1] % alias->parts != 0)
+        return false;
+    int64_t rows = info->shape[1] / alias->parts, columns = info->shape[2], size = info->bytes / info->elements;
+    info->dimensions = 2;
+    info->shape[0] = rows;
+    info->shape[1] = columns;
+    info->shape[2] = 1;
+    info->elements = rows * columns;
+    info->bytes = info->elements * size;
+    info->at += (alias->expert * alias->parts + alias->part) * info->bytes;
+    return true;
+}
+
+bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info)
+{
+    struct hf_alias alias;
+    if (find_named(set, name, info))
+        return true;
+    for (int i = 0; hf_alias(&alias, name, i); i++)
+        if (find_named(set, alias.name, info))
+            return alias.expert < 0 || cut_expert(info, &alias);
     return false;
 }
 
@@ -200,19 +235,19 @@ static float bfloat_to_float(uint16_t value)
     return result;
 }
 
-int tensor_read(const struct tensor_info *info, float *out, struct error *err)
+int tensor_read_part(const struct tensor_info *info, int64_t from, int64_t wanted, float *out, struct error *err)
 {
     struct tensor_file file = {.path = (char *)(uintptr_t)info->file, .descriptor = info->descriptor};
     if (strcmp(info->dtype, "F32") == 0)
-        return read_at(&file, out, (size_t)info->bytes, info->at, err);
+        return read_at(&file, out, (size_t)wanted * 4, info->at + from * 4, err);
     if (info->dtype[0] == 'I')
         return error_set(err, "%s: a tensor of whole numbers where floats are needed", info->file);
     size_t size = (size_t)dtype_bytes(info->dtype);
     unsigned char *block = allocate(READ_FLOATS, size);
     int status = 0;
-    for (int64_t first = 0; first < info->elements && status == 0; first += READ_FLOATS) {
-        size_t count = (size_t)(info->elements - first < READ_FLOATS ? info->elements - first : READ_FLOATS);
-        status = read_at(&file, block, count * size, info->at + first * (int64_t)size, err);
+    for (int64_t first = 0; first < wanted && status == 0; first += READ_FLOATS) {
+        size_t count = (size_t)(wanted - first < READ_FLOATS ? wanted - first : READ_FLOATS);
+        status = read_at(&file, block, count * size, info->at + (from + first) * (int64_t)size, err);
         for (size_t i = 0; i < count && status == 0; i++) {
             double wide;
             uint16_t narrow;
@@ -222,6 +257,11 @@ int tensor_read(const struct tensor_info *info, float *out, struct error *err)
     }
     free(block);
     return status;
+}
+
+int tensor_read(const struct tensor_info *info, float *out, struct error *err)
+{
+    return tensor_read_part(info, 0, info->elements, out, err);
 }
 
 int tensor_read_bytes(const struct tensor_info *info, void *out, struct error *err)

@@ -32,7 +32,7 @@ static int64_t elements_of(const struct tensor_entry *entry)
 
 static int64_t bytes_of(const struct tensor_entry *entry)
 {
-    return elements_of(entry) * (strcmp(entry->dtype, "F32") == 0 ? 4 : 8);
+    return elements_of(entry) * (strcmp(entry->dtype, "F32") == 0 ? 4 : strcmp(entry->dtype, "BF16") == 0 ? 2 : 8);
 }
 
 static int put_header(struct out *out, const struct tensor_entry *entries, size_t count, struct error *err)
