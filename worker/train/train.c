@@ -8,6 +8,7 @@
 #include "worker/train/stop.h"
 #include "worker/train/version.h"
 #include "worker/parallel/reduce.h"
+#include "worker/weights/hugging_face.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -102,11 +103,11 @@ static int open_model(struct trainer *trainer, struct error *err)
     return 0;
 }
 
-// A directory that somebody else made (Hugging Face's, say) has no complete.json and is read as it is.
-static int verify_if_ours(const char *directory, struct error *err)
+// A directory that somebody else made (Hugging Face's, say) has no complete.json; its config.json, if there is one, must describe this model.
+static int verify_source(const struct spec *spec, const char *directory, struct error *err)
 {
     char *mark = path_join(directory, COMPLETE_FILE);
-    int status = file_exists(mark) ? checkpoint_verify(directory, err) : 0;
+    int status = file_exists(mark) ? checkpoint_verify(directory, err) : hf_config_check(spec, directory, err);
     free(mark);
     return status;
 }
@@ -120,7 +121,7 @@ static int restore(struct trainer *trainer, int64_t *resumed, struct error *err)
     trainer->step = state.step;
     if (*resumed >= 0 || !trainer->job.from)
         return 0;
-    int status = trainer->world->rank == 0 ? verify_if_ours(trainer->job.from, err) : 0;
+    int status = trainer->world->rank == 0 ? verify_source(&trainer->job.spec, trainer->job.from, err) : 0;
     if (status == 0 && checkpoint_weights(trainer->model, trainer->job.from, err) != 0)
         status = error_context(err, "model.from");
     if (status == 0 && extra_states_load(&trainer->extra, trainer->job.from, true, err) != 0)
