@@ -23,7 +23,7 @@ struct gradient_case {
 };
 
 static int32_t tokens[MAX], choice[MAX], counts[MAX];
-static double other[MAX], saved[MAX], scores[MAX]; // what a forward keeps for its backward
+static double other[MAX], saved[MAX], second[MAX], scores[MAX]; // what a forward keeps for its backward
 
 static void linear_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
@@ -98,6 +98,19 @@ static void rmsnorm_backward(const struct device_ops *ops, double *dx, const dou
     ops->rmsnorm_backward(dx, dx + d[0] * d[1], dy, x, x + d[0] * d[1], saved, d[0], d[1]);
 }
 
+static void layernorm_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    size_t weight = d[0] * d[1], bias = weight + d[1];
+    ops->layernorm_forward(y, saved, second, x, x + weight, x + bias, d[0], d[1], 1e-2);
+}
+
+static void layernorm_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    size_t weight = d[0] * d[1], bias = weight + d[1];
+    layernorm_forward(ops, other, x, d); // of this x: the last one may have been another
+    ops->layernorm_backward(dx, dx + weight, dx + bias, dy, x, x + weight, saved, second, d[0], d[1]);
+}
+
 static void rope_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
     memcpy(y, x, d[0] * d[1] * sizeof *y);
@@ -132,6 +145,50 @@ static void swiglu_backward(const struct device_ops *ops, double *dx, const doub
 {
     size_t inputs = d[0] * 2 * d[1];
     ops->swiglu_backward(dx, d[2] ? dx + inputs : NULL, dy, x, d[2] ? x + inputs : NULL, d[0], d[1]);
+}
+
+// x: then scale if d[2].
+static void gelu_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->gelu_forward(y, x, d[2] ? x + d[0] * d[1] : NULL, d[0], d[1]);
+}
+
+static void gelu_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    size_t inputs = d[0] * d[1];
+    ops->gelu_backward(dx, d[2] ? dx + inputs : NULL, dy, x, d[2] ? x + inputs : NULL, d[0], d[1]);
+}
+
+static void sigmoid_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->sigmoid_forward(y, x, d[0]);
+}
+
+static void sigmoid_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    ops->sigmoid_forward(other, x, d[0]);
+    ops->sigmoid_backward(dx, dy, other, d[0]);
+}
+
+static void mix_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->mix_forward(y, y + d[0], x, d[0]);
+}
+
+static void mix_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    mix_forward(ops, other, x, d);
+    ops->mix_backward(dx, dy, dy + d[0], other, other + d[0], d[0]);
+}
+
+static void scale_rows_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->scale_rows(y, x, x + d[0] * d[1], d[0], d[1]);
+}
+
+static void scale_rows_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    ops->scale_rows_backward(dx, dx + d[0] * d[1], dy, x, x + d[0] * d[1], d[0], d[1]);
 }
 
 // The loss is one number, so dy may be anything but must be the same for all rows: factor.
@@ -187,11 +244,18 @@ static const struct gradient_case cases[] = {
     {"grouped bias", grouped_bias_forward, grouped_bias_backward, 7 * 3 + 3 * 3, 7 * 3, {7, 3}, 1},
     {"embedding", embedding_forward, embedding_backward, 5 * 3, 7 * 3, {7, 5, 3}, 1},
     {"rmsnorm", rmsnorm_forward, rmsnorm_backward, 4 * 6 + 6, 4 * 6, {4, 6}, 1},
+    {"layernorm", layernorm_forward, layernorm_backward, 4 * 6 + 2 * 6, 4 * 6, {4, 6}, 1},
+    {"layernorm, one column", layernorm_forward, layernorm_backward, 3 + 2, 3, {3, 1}, 1},
     {"rope", rope_forward, rope_backward, 6 * 14, 6 * 14, {6, 14, 1, 2, 4, 3}, 1},
     {"attention", attention_forward, attention_backward, 2 * 5 * 8 * 4, 2 * 5 * 4 * 4, {2, 5, 4, 2, 4}, 1},
     {"attention, one head", attention_forward, attention_backward, 7 * 3 * 2, 7 * 2, {1, 7, 1, 1, 2}, 2},
     {"swiglu", swiglu_forward, swiglu_backward, 3 * 2 * 4, 3 * 4, {3, 4, 0}, 2},
     {"swiglu, scaled", swiglu_forward, swiglu_backward, 3 * 2 * 4 + 3, 3 * 4, {3, 4, 1}, 2},
+    {"gelu", gelu_forward, gelu_backward, 3 * 4, 3 * 4, {3, 4, 0}, 2},
+    {"gelu, scaled", gelu_forward, gelu_backward, 3 * 4 + 3, 3 * 4, {3, 4, 1}, 2},
+    {"sigmoid", sigmoid_forward, sigmoid_backward, 9, 9, {9}, 2},
+    {"mix", mix_forward, mix_backward, 2 * 5, 2 * 5, {5}, 2},
+    {"scale_rows", scale_rows_forward, scale_rows_backward, 4 * 3 + 4, 4 * 3, {4, 3}, 1},
     {"cross_entropy", cross_entropy_forward, cross_entropy_backward, 7 * 5, 1, {7, 5}, 2},
     {"router", router_forward, router_backward, 9 * 6, 9 * 2 + 1, {9, 6, 2, 0}, 2},
     {"router, pre_softmax", router_forward, router_backward, 9 * 6, 9 * 2 + 1, {9, 6, 2, 1}, 2},

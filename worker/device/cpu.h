@@ -65,10 +65,24 @@ void cpu_embedding_backward(void *dweight, const void *dout, const int32_t *toke
 void cpu_rmsnorm_forward(void *out, void *rstd, const void *x, const void *weight, size_t T, size_t C, double eps);
 void cpu_rmsnorm_backward(
     void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C);
+void cpu_layernorm_forward(
+    void *out, void *mean, void *rstd, const void *x, const void *weight, const void *bias, size_t T, size_t C, double eps);
+void cpu_layernorm_backward(void *dx, void *dweight, void *dbias, const void *dout, const void *x, const void *weight, const void *mean,
+    const void *rstd, size_t T, size_t C);
 void cpu_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction);
 void cpu_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F);
 void cpu_swiglu_backward(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F);
 void cpu_cross_entropy(void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor);
+
+// cpu_gates.c
+void cpu_gelu_forward(void *out, const void *x, const void *scale, size_t T, size_t F);
+void cpu_gelu_backward(void *dx, void *dscale, const void *dout, const void *x, const void *scale, size_t T, size_t F);
+void cpu_sigmoid_forward(void *out, const void *x, size_t count);
+void cpu_sigmoid_backward(void *dx, const void *dout, const void *out, size_t count);
+void cpu_mix_forward(void *first, void *second, const void *logits, size_t T);
+void cpu_mix_backward(void *dlogits, const void *dfirst, const void *dsecond, const void *first, const void *second, size_t T);
+void cpu_scale_rows(void *out, const void *x, const void *factor, size_t T, size_t C);
+void cpu_scale_rows_backward(void *dx, void *dfactor, const void *dout, const void *x, const void *factor, size_t T, size_t C);
 
 // cpu_router.c
 void cpu_router_forward(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax);

@@ -95,6 +95,59 @@ void cpu_rmsnorm_backward(
         cpu.kernels->add(dweight, dweight, n.partials, C);
 }
 
+struct layernorm {
+    float *out, *mean, *rstd, *partials;
+    const float *dout, *x, *weight, *bias, *saved_mean, *saved_rstd;
+    size_t T, C;
+    float eps;
+};
+
+static void run_layernorm_forward(const void *job, int thread, int threads)
+{
+    const struct layernorm *n = job;
+    struct range part = cpu_part(n->T, thread, threads);
+    size_t at = part.from * n->C;
+    cpu.kernels->layernorm_forward(n->out + at, n->mean + part.from, n->rstd + part.from, n->x + at, n->weight, n->bias,
+        part.to - part.from, n->C, n->eps);
+}
+
+void cpu_layernorm_forward(
+    void *out, void *mean, void *rstd, const void *x, const void *weight, const void *bias, size_t T, size_t C, double eps)
+{
+    struct layernorm n = {
+        .out = out, .mean = mean, .rstd = rstd, .x = x, .weight = weight, .bias = bias, .T = T, .C = C, .eps = (float)eps};
+    cpu_run(run_layernorm_forward, &n, T * C);
+}
+
+// Each block's part of the weight's gradient, and behind it of the bias's.
+static void run_layernorm_backward(const void *job, int thread, int threads)
+{
+    const struct layernorm *n = job;
+    struct range part = cpu_part(row_blocks(n->T), thread, threads);
+    for (size_t block = part.from; block < part.to; block++) {
+        size_t row = block * ROW_BLOCK, rows = n->T - row < ROW_BLOCK ? n->T - row : ROW_BLOCK, at = row * n->C;
+        float *dweight = n->partials + block * 2 * n->C;
+        memset(dweight, 0, 2 * n->C * sizeof *dweight);
+        cpu.kernels->layernorm_backward(n->out + at, dweight, dweight + n->C, n->dout + at, n->x + at, n->weight, n->saved_mean + row,
+            n->saved_rstd + row, rows, n->C);
+    }
+}
+
+void cpu_layernorm_backward(void *dx, void *dweight, void *dbias, const void *dout, const void *x, const void *weight, const void *mean,
+    const void *rstd, size_t T, size_t C)
+{
+    struct layernorm n = {
+        .out = dx, .dout = dout, .x = x, .weight = weight, .saved_mean = mean, .saved_rstd = rstd, .T = T, .C = C};
+    n.partials = cpu_partials((row_blocks(T) + 1) * 2 * C * sizeof(float));
+    cpu_run(run_layernorm_backward, &n, T * C);
+    for (size_t block = 1; block < row_blocks(T); block++)
+        cpu.kernels->add(n.partials, n.partials, n.partials + block * 2 * C, 2 * C);
+    if (!T)
+        return;
+    cpu.kernels->add(dweight, dweight, n.partials, C);
+    cpu.kernels->add(dbias, dbias, n.partials + C, C);
+}
+
 // Cosines (S, D/2) and then sines of one (S, D, base), kept from call to call: a model uses one, an evaluation perhaps another.
 struct rope_table {
     size_t S, D;

@@ -50,6 +50,12 @@ struct device_ops {
     void (*rmsnorm_backward)(void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T,
         size_t C); // dx +=, dweight +=
 
+    // out = (x − mean) · rstd · weight + bias, rstd(T) = 1/sqrt(mean((x − mean)²) + eps).
+    void (*layernorm_forward)(
+        void *out, void *mean, void *rstd, const void *x, const void *weight, const void *bias, size_t T, size_t C, double eps);
+    void (*layernorm_backward)(void *dx, void *dweight, void *dbias, const void *dout, const void *x, const void *weight, const void *mean,
+        const void *rstd, size_t T, size_t C); // all three +=
+
     // Rotates heads `first..first+heads` of rows of `stride` reals in place; row t has position t % S; pairs (i, i + D/2), angle
     // position · base^(−2i/D). direction +1 forward, −1 for the gradient.
     void (*rope)(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction);
@@ -62,6 +68,21 @@ struct device_ops {
     // gate_up(T, 2F) = [gate | up]; out(T,F) = silu(gate) · up · scale(T). scale NULL: 1. Backward writes dgate_up and, if scale, dscale(T).
     void (*swiglu_forward)(void *out, const void *gate_up, const void *scale, size_t T, size_t F);
     void (*swiglu_backward)(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F);
+
+    // out(T,F) = gelu(x(T,F)) · scale(T), scale as in swiglu. gelu(x) = x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))): the form of GPT-2 and of
+    // Megatron's fused kernel, not the one with the error function.
+    void (*gelu_forward)(void *out, const void *x, const void *scale, size_t T, size_t F);
+    void (*gelu_backward)(void *dx, void *dscale, const void *dout, const void *x, const void *scale, size_t T, size_t F);
+
+    // Gates of a branch: a number or two for each token.
+    void (*sigmoid_forward)(void *out, const void *x, size_t count);                       // out = 1/(1 + e⁻ˣ); out may be x
+    void (*sigmoid_backward)(void *dx, const void *dout, const void *out, size_t count);   // dx = dout · out · (1 − out); dx may be dout
+    // Shares of two branches: first(T) and second(T) = softmax over the two logits(T,2).
+    void (*mix_forward)(void *first, void *second, const void *logits, size_t T);
+    void (*mix_backward)(void *dlogits, const void *dfirst, const void *dsecond, const void *first, const void *second, size_t T);
+    // out(T,C) = x(T,C) · factor(T). Backward: dx = dout · factor (dx may be dout), dfactor(T) = Σ_c dout · x.
+    void (*scale_rows)(void *out, const void *x, const void *factor, size_t T, size_t C);
+    void (*scale_rows_backward)(void *dx, void *dfactor, const void *dout, const void *x, const void *factor, size_t T, size_t C);
 
     void (*add)(void *out, const void *a, const void *b, size_t count);       // out = a + b; out may be a or b
     void (*scale)(void *x, double factor, size_t count);                      // x *= factor

@@ -208,6 +208,20 @@ static void guard_rmsnorm_backward(
         REALS(dx, T * C), REALS(dweight, C), REALS(dout, T * C), REALS(x, T * C), REALS(weight, C), REALS(rstd, T), T, C);
 }
 
+static void guard_layernorm_forward(
+    void *out, void *mean, void *rstd, const void *x, const void *weight, const void *bias, size_t T, size_t C, double eps)
+{
+    inner->ops->layernorm_forward(
+        REALS(out, T * C), REALS(mean, T), REALS(rstd, T), REALS(x, T * C), REALS(weight, C), REALS(bias, C), T, C, eps);
+}
+
+static void guard_layernorm_backward(void *dx, void *dweight, void *dbias, const void *dout, const void *x, const void *weight,
+    const void *mean, const void *rstd, size_t T, size_t C)
+{
+    inner->ops->layernorm_backward(REALS(dx, T * C), REALS(dweight, C), REALS(dbias, C), REALS(dout, T * C), REALS(x, T * C),
+        REALS(weight, C), REALS(mean, T), REALS(rstd, T), T, C);
+}
+
 static void guard_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction)
 {
     size_t used = T ? (T - 1) * stride + (first + heads) * D : 0;
@@ -237,6 +251,47 @@ static void guard_swiglu_backward(
 {
     inner->ops->swiglu_backward(REALS(dgate_up, T * 2 * F), scale ? REALS(dscale, T) : NULL, REALS(dout, T * F), REALS(gate_up, T * 2 * F),
         REALS_OR_NULL(scale, T), T, F);
+}
+
+static void guard_gelu_forward(void *out, const void *x, const void *scale, size_t T, size_t F)
+{
+    inner->ops->gelu_forward(REALS(out, T * F), REALS(x, T * F), REALS_OR_NULL(scale, T), T, F);
+}
+
+static void guard_gelu_backward(void *dx, void *dscale, const void *dout, const void *x, const void *scale, size_t T, size_t F)
+{
+    inner->ops->gelu_backward(
+        REALS(dx, T * F), scale ? REALS(dscale, T) : NULL, REALS(dout, T * F), REALS(x, T * F), REALS_OR_NULL(scale, T), T, F);
+}
+
+static void guard_sigmoid_forward(void *out, const void *x, size_t count)
+{
+    inner->ops->sigmoid_forward(REALS(out, count), REALS(x, count), count);
+}
+
+static void guard_sigmoid_backward(void *dx, const void *dout, const void *out, size_t count)
+{
+    inner->ops->sigmoid_backward(REALS(dx, count), REALS(dout, count), REALS(out, count), count);
+}
+
+static void guard_mix_forward(void *first, void *second, const void *logits, size_t T)
+{
+    inner->ops->mix_forward(REALS(first, T), REALS(second, T), REALS(logits, 2 * T), T);
+}
+
+static void guard_mix_backward(void *dlogits, const void *dfirst, const void *dsecond, const void *first, const void *second, size_t T)
+{
+    inner->ops->mix_backward(REALS(dlogits, 2 * T), REALS(dfirst, T), REALS(dsecond, T), REALS(first, T), REALS(second, T), T);
+}
+
+static void guard_scale_rows(void *out, const void *x, const void *factor, size_t T, size_t C)
+{
+    inner->ops->scale_rows(REALS(out, T * C), REALS(x, T * C), REALS(factor, T), T, C);
+}
+
+static void guard_scale_rows_backward(void *dx, void *dfactor, const void *dout, const void *x, const void *factor, size_t T, size_t C)
+{
+    inner->ops->scale_rows_backward(REALS(dx, T * C), REALS(dfactor, T), REALS(dout, T * C), REALS(x, T * C), REALS(factor, T), T, C);
 }
 
 static void guard_add(void *out, const void *a, const void *b, size_t count)
@@ -369,11 +424,21 @@ static const struct device_ops ops = {
     .embedding_backward = guard_embedding_backward,
     .rmsnorm_forward = guard_rmsnorm_forward,
     .rmsnorm_backward = guard_rmsnorm_backward,
+    .layernorm_forward = guard_layernorm_forward,
+    .layernorm_backward = guard_layernorm_backward,
     .rope = guard_rope,
     .attention_forward = guard_attention_forward,
     .attention_backward = guard_attention_backward,
     .swiglu_forward = guard_swiglu_forward,
     .swiglu_backward = guard_swiglu_backward,
+    .gelu_forward = guard_gelu_forward,
+    .gelu_backward = guard_gelu_backward,
+    .sigmoid_forward = guard_sigmoid_forward,
+    .sigmoid_backward = guard_sigmoid_backward,
+    .mix_forward = guard_mix_forward,
+    .mix_backward = guard_mix_backward,
+    .scale_rows = guard_scale_rows,
+    .scale_rows_backward = guard_scale_rows_backward,
     .add = guard_add,
     .scale = guard_scale,
     .add_ordered = guard_add_ordered,

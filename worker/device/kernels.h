@@ -36,6 +36,10 @@ struct kernels {
     void (*rmsnorm_backward)(float *dx, float *dweight, const float *dout, const float *x, const float *weight, const float *rstd,
         size_t rows,
         size_t C); // dweight: += over these rows
+    void (*layernorm_forward)(
+        float *out, float *mean, float *rstd, const float *x, const float *weight, const float *bias, size_t rows, size_t C, float eps);
+    void (*layernorm_backward)(float *dx, float *dweight, float *dbias, const float *dout, const float *x, const float *weight,
+        const float *mean, const float *rstd, size_t rows, size_t C); // dweight, dbias: += over these rows
     // One row's heads; cosines and sines (D/2) of its position.
     void (*rope)(float *heads, const float *cosines, const float *sines, size_t count, size_t D, float direction);
     // p(width) = exp(scale·(p − largest)) up to `visible`, then 0; returns the sum, writes the logarithm of Σ exp(scale·p).
@@ -46,6 +50,8 @@ struct kernels {
     void (*swiglu_forward)(float *out, const float *gate_up, const float *scale, size_t rows, size_t F);
     void (*swiglu_backward)(
         float *dgate_up, float *dscale, const float *dout, const float *gate_up, const float *scale, size_t rows, size_t F);
+    void (*gelu_forward)(float *out, const float *x, const float *scale, size_t rows, size_t F);
+    void (*gelu_backward)(float *dx, float *dscale, const float *dout, const float *x, const float *scale, size_t rows, size_t F);
     void (*cross_entropy)(float *losses, float *logits, const int32_t *targets, size_t rows, size_t V, float factor);
     void (*exponents)(float *out, const float *x, float top, size_t count); // out = exp(x − top)
 
