@@ -75,6 +75,19 @@ static void grouped_bias_backward(const struct device_ops *ops, double *dx, cons
     ops->grouped_bias_gradient(dx + 7 * d[1], dy, group_counts, 3, d[1]);
 }
 
+// x: rows, biases, scale.
+static void weighted_bias_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    memcpy(y, x, 7 * d[0] * sizeof *y);
+    ops->weighted_bias_add(y, x + 7 * d[0], x + 10 * d[0], group_counts, 3, d[0]);
+}
+
+static void weighted_bias_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    memcpy(dx, dy, 7 * d[0] * sizeof *dx);
+    ops->weighted_bias_backward(dx + 7 * d[0], dx + 10 * d[0], dy, x + 7 * d[0], x + 10 * d[0], group_counts, 3, d[0]);
+}
+
 static void embedding_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
     for (size_t t = 0; t < d[0]; t++)
@@ -242,6 +255,7 @@ static const struct gradient_case cases[] = {
     {"grouped", grouped_forward, grouped_backward, 7 * 5 + 3 * 2 * 5, 7 * 2, {2, 5}, 1},
     {"bias", bias_forward, bias_backward, 5 * 3 + 3, 5 * 3, {5, 3}, 1},
     {"grouped bias", grouped_bias_forward, grouped_bias_backward, 7 * 3 + 3 * 3, 7 * 3, {7, 3}, 1},
+    {"weighted_bias", weighted_bias_forward, weighted_bias_backward, 10 * 5 + 7, 7 * 5, {5}, 1},
     {"embedding", embedding_forward, embedding_backward, 5 * 3, 7 * 3, {7, 5, 3}, 1},
     {"rmsnorm", rmsnorm_forward, rmsnorm_backward, 4 * 6 + 6, 4 * 6, {4, 6}, 1},
     {"layernorm", layernorm_forward, layernorm_backward, 4 * 6 + 2 * 6, 4 * 6, {4, 6}, 1},

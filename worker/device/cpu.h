@@ -52,6 +52,9 @@ void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, co
 void cpu_bias_add(void *out, const void *bias, size_t T, size_t N);
 void cpu_bias_gradient(void *dbias, const void *dout, size_t T, size_t N);
 void cpu_grouped_bias_add(void *out, const void *biases, const int64_t *counts, size_t groups, size_t N);
+void cpu_weighted_bias_add(void *out, const void *biases, const void *scale, const int64_t *counts, size_t groups, size_t N);
+void cpu_weighted_bias_backward(void *dbiases, void *dscale, const void *dout, const void *biases, const void *scale, const int64_t *counts,
+    size_t groups, size_t N);
 void cpu_grouped_bias_gradient(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N);
 
 // cpu_attention.c

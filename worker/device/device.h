@@ -42,6 +42,12 @@ struct device_ops {
     void (*grouped_bias_add)(void *out, const void *biases, const int64_t *counts, size_t groups, size_t N);
     void (*grouped_bias_gradient)(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N); // +=
 
+    // A bias that counts as much as its row does: out(R,N) += scale(R) · bias of the row's group. Backward: dbiases += Σ scale · dout, dscale(R) +=
+    // dout · bias.
+    void (*weighted_bias_add)(void *out, const void *biases, const void *scale, const int64_t *counts, size_t groups, size_t N);
+    void (*weighted_bias_backward)(void *dbiases, void *dscale, const void *dout, const void *biases, const void *scale, const int64_t *counts,
+        size_t groups, size_t N);
+
     void (*embedding_forward)(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C);
     void (*embedding_backward)(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C); // +=, tokens in order
 

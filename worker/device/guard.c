@@ -185,6 +185,22 @@ static void guard_grouped_bias_gradient(void *dbiases, const void *dout, const i
     inner->ops->grouped_bias_gradient(REALS(dbiases, groups * N), REALS(dout, total(counts, groups) * N), counts, groups, N);
 }
 
+static void guard_weighted_bias_add(void *out, const void *biases, const void *scale, const int64_t *counts, size_t groups, size_t N)
+{
+    HOST(counts);
+    size_t R = total(counts, groups);
+    inner->ops->weighted_bias_add(REALS(out, R * N), REALS(biases, groups * N), REALS(scale, R), counts, groups, N);
+}
+
+static void guard_weighted_bias_backward(void *dbiases, void *dscale, const void *dout, const void *biases, const void *scale,
+    const int64_t *counts, size_t groups, size_t N)
+{
+    HOST(counts);
+    size_t R = total(counts, groups);
+    inner->ops->weighted_bias_backward(REALS(dbiases, groups * N), REALS(dscale, R), REALS(dout, R * N), REALS(biases, groups * N),
+        REALS(scale, R), counts, groups, N);
+}
+
 // How many rows of the table the tokens can reach is not known to the operation: its first row must be there.
 static void guard_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C)
 {
@@ -420,6 +436,8 @@ static const struct device_ops ops = {
     .bias_gradient = guard_bias_gradient,
     .grouped_bias_add = guard_grouped_bias_add,
     .grouped_bias_gradient = guard_grouped_bias_gradient,
+    .weighted_bias_add = guard_weighted_bias_add,
+    .weighted_bias_backward = guard_weighted_bias_backward,
     .embedding_forward = guard_embedding_forward,
     .embedding_backward = guard_embedding_backward,
     .rmsnorm_forward = guard_rmsnorm_forward,

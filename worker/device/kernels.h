@@ -56,6 +56,7 @@ struct kernels {
     void (*exponents)(float *out, const float *x, float top, size_t count); // out = exp(x − top)
 
     void (*add)(float *out, const float *a, const float *b, size_t count);
+    void (*add_scaled)(float *out, const float *x, float factor, size_t count); // out += x · factor
     void (*scale)(float *x, float factor, size_t count);
     void (*adamw)(float *param, float *m, float *v, const float *gradient, size_t count, const struct adamw *with);
     double (*sum_of_squares)(const float *x, size_t count);
