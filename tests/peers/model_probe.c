@@ -1,4 +1,5 @@
-// Prints loss, balance losses and every gradient of one micro batch of a small model as JSON, for PyTorch to judge:
+// Prints loss, balance losses and every gradient of a small model as JSON, for PyTorch to judge: of one micro batch, or, with micro_batches=N,
+// of N as one step.
 //   model_probe layers=2 hidden=12 … device=reference_f64
 #include "schema/base/json.h"
 #include "tests/train/tiny_model.h"
@@ -10,12 +11,20 @@
 static const char *const *words;
 static size_t word_count;
 
-static const char *word(const char *key)
+static const char *word_or(const char *key, const char *fallback)
 {
     size_t length = strlen(key);
     for (size_t i = 0; i < word_count; i++)
         if (!strncmp(words[i], key, length) && words[i][length] == '=')
             return words[i] + length + 1;
+    return fallback;
+}
+
+static const char *word(const char *key)
+{
+    const char *value = word_or(key, NULL);
+    if (value)
+        return value;
     fprintf(stderr, "model_probe: %s=… is missing\n", key);
     exit(2);
 }
@@ -74,14 +83,18 @@ static struct json *result_of(struct model *model)
     const struct spec *spec = model->spec;
     size_t tokens_count = (size_t)(spec->training.micro_batch_size * spec->data.sequence_length), layers = (size_t)spec->model.layers;
     int32_t *tokens = allocate(tokens_count, sizeof *tokens), *targets = allocate(tokens_count, sizeof *targets);
-    int64_t micro_batches, *counts = allocate(layers * (size_t)spec->model.moe.experts, sizeof *counts);
-    double *balance = allocate(layers, sizeof *balance);
-    tiny_tokens(spec, tokens, targets, 0, spec->training.micro_batch_size);
+    int64_t micro_batches = strtoll(word_or("micro_batches", "1"), NULL, 10);
+    int64_t *counts = allocate(layers * (size_t)spec->model.moe.experts, sizeof *counts);
+    double *balance = allocate(layers, sizeof *balance), loss = 0;
+    for (int64_t i = 0; i < micro_batches; i++) {
+        tiny_tokens(spec, tokens, targets, i * spec->training.micro_batch_size, spec->training.micro_batch_size);
+        loss += model_forward(model, tokens, targets, true, 1 / (double)micro_batches);
+        model_backward(model);
+    }
+    model_statistics(model, counts, balance, &micro_batches);
 
     struct json *result = js_object();
-    js_set(result, "loss", js_real(model_forward(model, tokens, targets, true, 1)));
-    model_backward(model);
-    model_statistics(model, counts, balance, &micro_batches);
+    js_set(result, "loss", js_real(loss / (double)micro_batches));
     js_set(result, "balance", numbers(balance, layers));
     js_set(result, "gradients", gradients_of(model));
     free(tokens);

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Megatron's own GPT model on the CPU judges ours: the same weights copied in, forward and backward, loss, balance loss of each layer and
+every gradient compared. Models marked expert_parallel run there in two processes with half of the experts and a micro batch each.
+
+  megatron_model.py PROBE                   runs the C program PROBE on the models below and compares
+  megatron_model.py --rank R STORE MODEL    one process of two, which prints what it computed
+"""
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import torch_model as ours
+
+DEFAULTS = dict(ours.DEFAULTS, micro_batches=1, expert_parallel=1)
+MODELS = [
+    dict(layers=2, hidden=24, ffn=40, heads=6, groups=2, head_dim=4, vocab=101, sequence=16, micro_batch=3),
+    dict(layers=1, hidden=16, heads=4, groups=4, head_dim=4, untied=1, vocab=40, sequence=8),
+    dict(hidden=24, heads=3, groups=1, head_dim=8, experts=8, top_k=2, expert_ffn=12, balance=0.02, sequence=16),
+    dict(hidden=16, heads=2, groups=1, head_dim=8, experts=4, top_k=1, pre_softmax=1, expert_ffn=8, balance=0.5, sequence=8, untied=1),
+    dict(layers=4, hidden=16, heads=2, groups=2, head_dim=8, experts=8, top_k=3, pre_softmax=1, expert_ffn=8, balance=0.1, sequence=8,
+         layer_frequency=2, deviation=0.2),
+    dict(hidden=16, heads=2, groups=1, head_dim=8, experts=8, top_k=2, expert_ffn=12, balance=0.05, sequence=8, micro_batches=2,
+         expert_parallel=2),
+]
+
+
+# ---- Megatron without a GPU ----
+
+class Event:
+    synchronize = wait = lambda self, *a: None
+
+
+class Stream:
+    record_event = lambda self, *a: Event()
+    wait_stream = synchronize = wait_event = lambda self, *a: None
+
+
+def start_megatron(rank, size, store):
+    """No CUDA: its streams do nothing, its random state tracker is left alone. All processes share the experts out."""
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.current_stream = lambda *a, **k: Stream()
+    from megatron.core import parallel_state
+    from megatron.core.transformer.moe import moe_utils
+    from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
+    import megatron.core.tensor_parallel.random as random
+    MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = Stream()
+    random.get_cuda_rng_tracker()
+    random._CUDA_RNG_STATE_TRACKER.fork = lambda *a, **k: contextlib.nullcontext()
+    if not hasattr(moe_utils, "te_general_gemm"):
+        moe_utils.te_general_gemm = None
+    exchange = torch.distributed.all_to_all_single
+    plain = lambda value: value.tolist() if hasattr(value, "tolist") else value # gloo wants lists
+
+    def all_to_all_single(out, into, received=None, sent=None, **rest):
+        splits = {} if received is None else dict(output_split_sizes=plain(received), input_split_sizes=plain(sent))
+        return exchange(out, into, **splits, **{name: plain(value) for name, value in rest.items()})
+
+    torch.distributed.all_to_all_single = all_to_all_single
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    parallel_state.initialize_model_parallel(expert_model_parallel_size=size)
+    moe_utils.MoEAuxLossAutoScaler.set_loss_scale(torch.tensor(1.0))
+
+
+def megatron_model(c, dtype):
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.transformer.transformer_config import TransformerConfig
+    moe = {}
+    if c["experts"]:
+        moe = dict(num_moe_experts=c["experts"], moe_router_topk=c["top_k"], moe_ffn_hidden_size=c["expert_ffn"],
+                   moe_router_pre_softmax=bool(c["pre_softmax"]), moe_router_load_balancing_type="aux_loss",
+                   moe_aux_loss_coeff=c["balance"], moe_token_dispatcher_type="alltoall", moe_layer_freq=c["layer_frequency"],
+                   expert_model_parallel_size=c["expert_parallel"],
+                   moe_router_dtype="fp64" if dtype == torch.float64 else "fp32")
+    config = TransformerConfig(
+        num_layers=c["layers"], hidden_size=c["hidden"], num_attention_heads=c["heads"], num_query_groups=c["groups"],
+        kv_channels=c["head_dim"], ffn_hidden_size=c["ffn"], gated_linear_unit=True, activation_func=F.silu, add_bias_linear=False,
+        normalization="RMSNorm", layernorm_epsilon=1e-5, hidden_dropout=0.0, attention_dropout=0.0, params_dtype=dtype,
+        use_cpu_initialization=True, bias_activation_fusion=False, bias_dropout_fusion=False, masked_softmax_fusion=False,
+        apply_rope_fusion=False, persist_layer_norm=False, gradient_accumulation_fusion=False, **moe)
+    if c["experts"]:
+        spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False)
+    else:
+        spec = get_gpt_layer_local_spec(normalization="RMSNorm")
+    model = GPTModel(config, spec, vocab_size=c["vocab"], max_sequence_length=c["sequence"], position_embedding_type="rope",
+                     rotary_percent=1.0, share_embeddings_and_output_weights=not c["untied"])
+    return model.to(dtype)
+
+
+# ---- names and layouts: ours on the left ----
+
+def grouped_qkv(c, q, k, v):
+    """Megatron's rows: for each group its query heads, then its key head, then its value head."""
+    D, share = c["head_dim"], c["heads"] // c["groups"]
+    parts = []
+    for g in range(c["groups"]):
+        parts += [q[g * share * D:(g + 1) * share * D], k[g * D:(g + 1) * D], v[g * D:(g + 1) * D]]
+    return torch.cat(parts)
+
+
+def split_qkv(c, rows):
+    D, share = c["head_dim"], c["heads"] // c["groups"]
+    groups = rows.reshape(c["groups"], share + 2, D, -1)
+    flat = lambda part: part.reshape(-1, rows.shape[-1])
+    return flat(groups[:, :share]), flat(groups[:, share]), flat(groups[:, share + 1])
+
+
+def pairs(c, rank):
+    """(Megatron's name, our names, join ours into theirs, part theirs into ours)."""
+    one, alone = (lambda t: t), (lambda t: (t,))
+    join, part = (lambda *t: torch.cat(t)), (lambda t: t.chunk(2))
+    yield "embedding.word_embeddings.weight", ["model.embed_tokens.weight"], one, alone
+    for layer in range(c["layers"]):
+        theirs, mine = f"decoder.layers.{layer}.", f"model.layers.{layer}."
+        yield theirs + "input_layernorm.weight", [mine + "input_layernorm.weight"], one, alone
+        yield (theirs + "self_attention.linear_qkv.weight", [mine + f"self_attn.{n}_proj.weight" for n in "qkv"],
+               lambda q, k, v: grouped_qkv(c, q, k, v), lambda t: split_qkv(c, t))
+        yield theirs + "self_attention.linear_proj.weight", [mine + "self_attn.o_proj.weight"], one, alone
+        yield theirs + "pre_mlp_layernorm.weight", [mine + "post_attention_layernorm.weight"], one, alone
+        if not ours.is_moe(c, layer):
+            yield theirs + "mlp.linear_fc1.weight", [mine + "mlp.gate_proj.weight", mine + "mlp.up_proj.weight"], join, part
+            yield theirs + "mlp.linear_fc2.weight", [mine + "mlp.down_proj.weight"], one, alone
+            continue
+        yield theirs + "mlp.router.weight", [mine + "block_sparse_moe.gate.weight"], one, alone
+        local = c["experts"] // c["expert_parallel"]
+        for expert in range(local):
+            at = theirs + f"mlp.experts.local_experts.{expert}."
+            our = mine + f"block_sparse_moe.experts.{rank * local + expert}."
+            yield at + "linear_fc1.weight", [our + "w1.weight", our + "w3.weight"], join, part
+            yield at + "linear_fc2.weight", [our + "w2.weight"], one, alone
+    yield "decoder.final_layernorm.weight", ["model.norm.weight"], one, alone
+    if c["untied"]:
+        yield "output_layer.weight", ["lm_head.weight"], one, alone
+
+
+def run(config, dtype, rank=0):
+    """Loss, balance losses and gradients of this process: its experts', and its part of those that all processes have."""
+    from megatron.core.transformer.moe.moe_utils import MoEAuxLossAutoScaler, get_moe_layer_wise_logging_tracker
+    c = dict(DEFAULTS, **config)
+    weights = {name: ours.values(name, shape, c["deviation"]).detach() for name, shape in ours.shapes(c)}
+    losses = get_moe_layer_wise_logging_tracker()
+    losses.clear()
+    model = megatron_model(c, dtype)
+    parameters, used = dict(model.named_parameters()), set()
+    with torch.no_grad():
+        for theirs, mine, join, _ in pairs(c, rank):
+            parameters[theirs].copy_(join(*(weights[name] for name in mine)).to(dtype))
+            used.add(theirs)
+    if used != set(parameters):
+        raise SystemExit(f"Megatron has parameters that were not filled: {sorted(set(parameters) - used)}")
+    share = 1 / c["micro_batches"]
+    MoEAuxLossAutoScaler.set_loss_scale(torch.tensor(share))
+    S, total = c["sequence"], 0.0
+    blocked = torch.ones(S, S, dtype=torch.bool).triu(1)[None, None]
+    for micro_batch in [rank] if c["expert_parallel"] > 1 else range(c["micro_batches"]):
+        tokens, targets = ours.batch(c, micro_batch)
+        logits = model(tokens, torch.arange(S)[None].expand(tokens.shape[0], S), blocked)
+        loss = share * F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+        loss.backward()
+        total += loss.item()
+    gradients = {}
+    for theirs, mine, _, part in pairs(c, rank):
+        for name, gradient in zip(mine, part(parameters[theirs].grad), strict=True):
+            gradients[name] = gradient.flatten().tolist()
+    result = {"loss": total, "gradients": gradients}
+    if c["experts"] and c["balance"]:
+        result["balance"] = (losses["load_balancing_loss"]["values"] * share).tolist()
+    return result
+
+
+def run_two(model):
+    """Two processes; what both have is the sum of their parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--rank"]
+        ranks = [subprocess.Popen([*command, str(rank), folder + "/store", str(model)], stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
+        results = [json.loads(rank.communicate(timeout=300)[0].splitlines()[-1]) for rank in ranks]
+    whole, other = results
+    add = lambda a, b: [x + y for x, y in zip(a, b, strict=True)]
+    for name, gradient in other["gradients"].items():
+        whole["gradients"][name] = add(whole["gradients"][name], gradient) if name in whole["gradients"] else gradient
+    return {"loss": whole["loss"] + other["loss"], "balance": add(whole["balance"], other["balance"]), "gradients": whole["gradients"]}
+
+
+def probe(program, config, device):
+    words = [f"{k}={v}" for k, v in dict(DEFAULTS, **config).items() if k != "expert_parallel"] + [f"device={device}"]
+    done = subprocess.run([program, *words], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{program} ended with {done.returncode}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def main():
+    if sys.argv[1] == "--rank":
+        rank, store, model = int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+        start_megatron(rank, 2, store)
+        print(json.dumps(run(MODELS[model], torch.float64, rank)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        start_megatron(0, 1, folder + "/store")
+    lines = []
+    for model, config in enumerate(MODELS):
+        name = " ".join(f"{k}={v}" for k, v in config.items())
+        for dtype, device in ((torch.float64, "reference_f64"), (torch.float32, "cpu")):
+            wanted = run_two(model) if config.get("expert_parallel", 1) > 1 else run(config, dtype)
+            worst, more = ours.differences(f"{name} on {device}", probe(sys.argv[1], config, device), wanted, 1e-5)
+            print(f"{device:14s} {worst:8.2g}  {name}", flush=True)
+            lines += more
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
