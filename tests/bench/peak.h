@@ -1,4 +1,5 @@
-// What multiply-adds alone reach on one thread, in GF/s of fp32, with the widest vectors this machine has: the ceiling of any product.
+// What multiply-adds alone reach on the calling thread, in GF/s, with the widest vectors this machine has: the ceiling of any product.
 #pragma once
 
-double peak_rate(void);
+double peak_rate(void);      // fp32
+double peak_rate_bf16(void); // pairs of bf16 into fp32; 0 where the machine has none

@@ -1,16 +1,8 @@
-// The clock of measurements: with one thread the thread's own time, which a busy machine does not stretch; else the wall's.
+// The clock of measurements, and how quiet the machine was: a thread that waits for a core makes any time meaningless.
 #pragma once
-#include "schema/base/clock.h"
 #include <stdbool.h>
-#include <time.h>
 
-static bool seconds_of_cpu;
+extern bool seconds_of_cpu; // with one thread: its own time, which a busy machine does not stretch; else the wall's
 
-static inline double seconds(void)
-{
-    struct timespec now;
-    if (!seconds_of_cpu)
-        return clock_steady();
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+double seconds(void);
+double seconds_waited(void); // that this process's threads were ready but had no core, added over threads

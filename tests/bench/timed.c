@@ -1,0 +1,287 @@
+#include "tests/bench/timed.h"
+#include "tests/bench/seconds.h"
+
+#include "schema/base/text.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum part { PRODUCTS, EXPERTS, ATTENTION, NORMS, ROPE, SWIGLU, ADDS, ROUTER, ROWS, EMBEDDING, LOSS, OPTIMIZER, NORM, MEMORY, PARTS };
+static const char *const part_names[] = {"products", "expert products", "attention", "norms", "rope", "swiglu", "adds", "router", "move rows",
+    "embedding", "cross-entropy", "adamw", "gradient norm", "zero, copy"};
+
+static const struct device *inner;
+static double spent[PARTS];
+
+// TIMED(operation, part, (parameters), (arguments)): the operation, timed.
+#define TIMED(operation, part, parameters, arguments) TIMED_IN(ops, operation, part, parameters, arguments)
+#define TIMED_IN(table, operation, part, parameters, arguments)                                                                            \
+    static void timed_##operation parameters                                                                                               \
+    {                                                                                                                                      \
+        double began = seconds();                                                                                                          \
+        inner->table->operation arguments;                                                                                                 \
+        spent[part] += seconds() - began;                                                                                                  \
+    }
+
+// ---- products: noted by shape ----
+
+enum product_kind { MATMUL, FORWARD, DINPUT, DWEIGHT };
+
+struct noted {
+    enum product_kind kind;
+    enum matrix_use use_a, use_b;
+    bool accumulate;
+    size_t M, N, K, groups, times; // grouped: M rows of all groups
+    int64_t *counts;
+};
+
+enum { NOTED_MAX = 4096 };
+static struct noted noted[NOTED_MAX];
+static size_t noted_count;
+
+static void note(struct noted product, const int64_t *counts)
+{
+    for (size_t i = 0; i < noted_count; i++) {
+        struct noted *n = &noted[i];
+        if (n->kind == product.kind && n->use_a == product.use_a && n->use_b == product.use_b && n->accumulate == product.accumulate &&
+            n->M == product.M && n->N == product.N && n->K == product.K && n->groups == product.groups) {
+            n->times++;
+            return;
+        }
+    }
+    assert(noted_count < NOTED_MAX);
+    product.times = 1;
+    if (counts)
+        product.counts = memcpy(allocate(product.groups, sizeof *counts), counts, product.groups * sizeof *counts);
+    noted[noted_count++] = product;
+}
+
+static size_t rows_of(const int64_t *counts, size_t groups)
+{
+    size_t rows = 0;
+    for (size_t g = 0; g < groups; g++)
+        rows += (size_t)counts[g];
+    return rows;
+}
+
+static void timed_matmul(
+    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
+{
+    note((struct noted){.kind = MATMUL, .use_a = use_a, .use_b = use_b, .accumulate = accumulate, .M = M, .N = N, .K = K}, NULL);
+    double began = seconds();
+    inner->ops->matmul(out, a, b, M, N, K, use_a, use_b, accumulate);
+    spent[PRODUCTS] += seconds() - began;
+}
+
+#define TIMED_GROUPED(operation, of_kind, output, left, right)                                                                             \
+    static void timed_##operation(output, left, right, const int64_t *counts, size_t groups, size_t N, size_t K)                           \
+    {                                                                                                                                      \
+        note((struct noted){.kind = of_kind, .M = rows_of(counts, groups), .N = N, .K = K, .groups = groups}, counts);                     \
+        double began = seconds();                                                                                                          \
+        inner->ops->operation(out, a, b, counts, groups, N, K);                                                                            \
+        spent[EXPERTS] += seconds() - began;                                                                                               \
+    }
+TIMED_GROUPED(grouped_forward, FORWARD, void *out, const void *a, const void *b)
+TIMED_GROUPED(grouped_dinput, DINPUT, void *out, const void *a, const void *b)
+TIMED_GROUPED(grouped_dweight, DWEIGHT, void *out, const void *a, const void *b)
+
+// ---- everything else ----
+
+TIMED(embedding_forward, EMBEDDING, (void *out, const void *weight, const int32_t *tokens, size_t T, size_t C), (out, weight, tokens, T, C))
+TIMED(embedding_backward, EMBEDDING, (void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C),
+    (dweight, dout, tokens, T, V, C))
+TIMED(rmsnorm_forward, NORMS, (void *out, void *rstd, const void *x, const void *weight, size_t T, size_t C, double eps),
+    (out, rstd, x, weight, T, C, eps))
+TIMED(rmsnorm_backward, NORMS,
+    (void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C),
+    (dx, dweight, dout, x, weight, rstd, T, C))
+TIMED(rope, ROPE, (void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction),
+    (x, T, stride, first, heads, D, S, base, direction))
+TIMED(attention_forward, ATTENTION, (void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D),
+    (out, lse, qkv, B, S, H, G, D))
+TIMED(attention_backward, ATTENTION,
+    (void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D),
+    (dqkv, dout, qkv, out, lse, B, S, H, G, D))
+TIMED(swiglu_forward, SWIGLU, (void *out, const void *gate_up, const void *scale, size_t T, size_t F), (out, gate_up, scale, T, F))
+TIMED(swiglu_backward, SWIGLU,
+    (void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F),
+    (dgate_up, dscale, dout, gate_up, scale, T, F))
+TIMED(add, ADDS, (void *out, const void *a, const void *b, size_t count), (out, a, b, count))
+TIMED(scale, ADDS, (void *x, double factor, size_t count), (x, factor, count))
+TIMED(cross_entropy, LOSS, (void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor),
+    (losses, logits, targets, T, V, factor))
+TIMED(router_forward, ROUTER,
+    (void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax),
+    (probs, choice, scores, logits, T, E, K, pre_softmax))
+TIMED(router_backward, ROUTER,
+    (void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores, const int32_t *counts,
+        double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax),
+    (dlogits, dprobs, probs, choice, scores, counts, aux_factor, T, E, K, pre_softmax))
+TIMED(router_counts, ROUTER, (int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K),
+    (counts, balance, choice, scores, T, E, K))
+TIMED(permute_plan, ROUTER,
+    (int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E, size_t K),
+    (row_token, row_slot, row_of, choice, counts, T, E, K))
+TIMED(gather_rows, ROWS, (void *out, const void *in, const int32_t *index, size_t R, size_t C), (out, in, index, R, C))
+TIMED(combine_rows, ROWS,
+    (void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C),
+    (out, rows, row_of, residual, T, K, C))
+TIMED(adamw, OPTIMIZER,
+    (void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1, double beta2,
+        double eps, double decay, int64_t step),
+    (param, m, v, gradient, count, gradient_factor, rate, beta1, beta2, eps, decay, step))
+TIMED_IN(memory, zero, MEMORY, (void *at, size_t bytes), (at, bytes))
+TIMED_IN(memory, copy, MEMORY, (void *to, const void *from, size_t bytes), (to, from, bytes))
+
+static double timed_sum_of_squares(const void *x, size_t count)
+{
+    double began = seconds(), sum = inner->ops->sum_of_squares(x, count);
+    spent[NORM] += seconds() - began;
+    return sum;
+}
+
+static int64_t timed_count_zeros(const void *x, size_t count)
+{
+    double began = seconds();
+    int64_t zeros = inner->ops->count_zeros(x, count);
+    spent[NORM] += seconds() - began;
+    return zeros;
+}
+
+const struct device *timed_device(const struct device *device)
+{
+    static struct device_ops ops;
+    static struct device_memory memory;
+    static struct device timed;
+    inner = device;
+    ops = *device->ops; // what is not named below is timed as the rest of a step
+    ops.matmul = timed_matmul;
+    ops.grouped_forward = timed_grouped_forward;
+    ops.grouped_dinput = timed_grouped_dinput;
+    ops.grouped_dweight = timed_grouped_dweight;
+    ops.embedding_forward = timed_embedding_forward;
+    ops.embedding_backward = timed_embedding_backward;
+    ops.rmsnorm_forward = timed_rmsnorm_forward;
+    ops.rmsnorm_backward = timed_rmsnorm_backward;
+    ops.rope = timed_rope;
+    ops.attention_forward = timed_attention_forward;
+    ops.attention_backward = timed_attention_backward;
+    ops.swiglu_forward = timed_swiglu_forward;
+    ops.swiglu_backward = timed_swiglu_backward;
+    ops.add = timed_add;
+    ops.scale = timed_scale;
+    ops.cross_entropy = timed_cross_entropy;
+    ops.router_forward = timed_router_forward;
+    ops.router_backward = timed_router_backward;
+    ops.router_counts = timed_router_counts;
+    ops.permute_plan = timed_permute_plan;
+    ops.gather_rows = timed_gather_rows;
+    ops.combine_rows = timed_combine_rows;
+    ops.adamw = timed_adamw;
+    ops.sum_of_squares = timed_sum_of_squares;
+    ops.count_zeros = timed_count_zeros;
+    memory = *device->memory;
+    memory.zero = timed_zero;
+    memory.copy = timed_copy;
+    timed = *device;
+    timed.ops = &ops;
+    timed.memory = &memory;
+    return &timed;
+}
+
+void timed_reset(void)
+{
+    for (size_t i = 0; i < noted_count; i++)
+        free(noted[i].counts);
+    noted_count = 0;
+    memset(spent, 0, sizeof spent);
+}
+
+void timed_print(int steps)
+{
+    for (size_t part = 0; part < PARTS; part++)
+        if (spent[part] > 0)
+            printf("part %.6f %s\n", spent[part] / steps, part_names[part]);
+}
+
+// ---- the noted products again, alone ----
+
+static void repeat(const struct noted *n, void *out, const void *a, const void *b)
+{
+    switch (n->kind) {
+    case MATMUL:
+        inner->ops->matmul(out, a, b, n->M, n->N, n->K, n->use_a, n->use_b, n->accumulate);
+        return;
+    case FORWARD:
+        inner->ops->grouped_forward(out, a, b, n->counts, n->groups, n->N, n->K);
+        return;
+    case DINPUT:
+        inner->ops->grouped_dinput(out, a, b, n->counts, n->groups, n->N, n->K);
+        return;
+    case DWEIGHT:
+        inner->ops->grouped_dweight(out, a, b, n->counts, n->groups, n->N, n->K);
+        return;
+    }
+}
+
+// Reals of the largest operand that any noted product has.
+static size_t largest_operand(void)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < noted_count; i++) {
+        const struct noted *n = &noted[i];
+        size_t matrices[] = {n->M * n->N, n->M * n->K, n->N * n->K * (n->groups ? n->groups : 1)};
+        for (size_t m = 0; m < 3; m++)
+            most = matrices[m] > most ? matrices[m] : most;
+    }
+    return most;
+}
+
+static void *filled(size_t count, double first)
+{
+    enum { CHUNK = 4096 };
+    double values[CHUNK];
+    for (size_t i = 0; i < CHUNK; i++)
+        values[i] = first + (double)(i * 7919 % 1013) / 1013;
+    char *at = inner->memory->alloc(count * inner->real_bytes);
+    for (size_t i = 0; i < count; i += CHUNK)
+        inner->ops->from_double(at + i * inner->real_bytes, values, count - i < CHUNK ? count - i : CHUNK);
+    return at;
+}
+
+// The best of the samples taken in `limit` seconds, at least three: what this product takes when nothing disturbs it.
+static double best_seconds(const struct noted *n, void *out, const void *a, const void *b, double limit)
+{
+    double best = 1e30, end = seconds() + limit;
+    repeat(n, out, a, b);
+    for (int round = 0; round < 3 || seconds() < end; round++) {
+        double began = seconds();
+        repeat(n, out, a, b);
+        double took = seconds() - began;
+        best = took < best ? took : best;
+    }
+    return best;
+}
+
+void timed_products(int steps, double limit)
+{
+    static const char *const names[] = {"matmul", "grouped_forward", "grouped_dinput", "grouped_dweight"};
+    size_t most = largest_operand();
+    void *out = filled(most, 0), *a = filled(most, -0.5), *b = filled(most, -0.5);
+    double work = 0, time = 0;
+    for (size_t i = 0; i < noted_count; i++) {
+        const struct noted *n = &noted[i];
+        double flops = 2.0 * (double)n->M * (double)n->N * (double)n->K, times = (double)n->times / steps;
+        double took = best_seconds(n, out, a, b, limit / (double)noted_count);
+        printf("product %s%s%s %zu %zu %zu %.2f %.1f %.6f\n", names[n->kind], n->use_a ? "_T" : "", n->use_b ? "_NT" : "", n->M, n->N, n->K,
+            times, flops / took / 1e9, took);
+        work += flops * times;
+        time += took * times;
+    }
+    printf("rate %.1f\n", work / time / 1e9);
+    inner->memory->free(out, most * inner->real_bytes);
+    inner->memory->free(a, most * inner->real_bytes);
+    inner->memory->free(b, most * inner->real_bytes);
+}
