@@ -27,13 +27,12 @@ static double spent[PARTS];
 
 // ---- products: noted by shape ----
 
-enum product_kind { MATMUL, FORWARD, DINPUT, DWEIGHT };
+enum product_kind { FORWARD, DINPUT, DWEIGHT, KINDS };
 
 struct noted {
     enum product_kind kind;
-    enum matrix_use use_a, use_b;
-    bool accumulate;
-    size_t M, N, K, groups, times; // grouped: M rows of all groups
+    size_t M, N, K, times;  // M rows, a weight of [N,K]
+    size_t groups;          // 0: a linear layer's; else of grouped rows, counts[groups]
     int64_t *counts;
 };
 
@@ -41,21 +40,20 @@ enum { NOTED_MAX = 4096 };
 static struct noted noted[NOTED_MAX];
 static size_t noted_count;
 
-static void note(struct noted product, const int64_t *counts)
+static void note(enum product_kind kind, const int64_t *counts, size_t groups, size_t M, size_t N, size_t K)
 {
     for (size_t i = 0; i < noted_count; i++) {
         struct noted *n = &noted[i];
-        if (n->kind == product.kind && n->use_a == product.use_a && n->use_b == product.use_b && n->accumulate == product.accumulate &&
-            n->M == product.M && n->N == product.N && n->K == product.K && n->groups == product.groups) {
+        if (n->kind == kind && n->M == M && n->N == N && n->K == K && n->groups == groups) {
             n->times++;
             return;
         }
     }
     assert(noted_count < NOTED_MAX);
-    product.times = 1;
-    if (counts)
-        product.counts = memcpy(allocate(product.groups, sizeof *counts), counts, product.groups * sizeof *counts);
-    noted[noted_count++] = product;
+    struct noted *added = &noted[noted_count++];
+    *added = (struct noted){.kind = kind, .M = M, .N = N, .K = K, .times = 1, .groups = groups};
+    if (groups)
+        added->counts = memcpy(allocate(groups, sizeof *counts), counts, groups * sizeof *counts);
 }
 
 static size_t rows_of(const int64_t *counts, size_t groups)
@@ -66,26 +64,25 @@ static size_t rows_of(const int64_t *counts, size_t groups)
     return rows;
 }
 
-static void timed_matmul(
-    void *out, const void *a, const void *b, size_t M, size_t N, size_t K, enum matrix_use use_a, enum matrix_use use_b, bool accumulate)
-{
-    note((struct noted){.kind = MATMUL, .use_a = use_a, .use_b = use_b, .accumulate = accumulate, .M = M, .N = N, .K = K}, NULL);
-    double began = seconds();
-    inner->ops->matmul(out, a, b, M, N, K, use_a, use_b, accumulate);
-    spent[PRODUCTS] += seconds() - began;
-}
-
-#define TIMED_GROUPED(operation, of_kind, output, left, right)                                                                             \
-    static void timed_##operation(output, left, right, const int64_t *counts, size_t groups, size_t N, size_t K)                           \
+#define TIMED_LINEAR(operation, kind)                                                                                                      \
+    static void timed_linear_##operation(void *out, const void *a, const void *b, size_t T, size_t N, size_t K)                            \
     {                                                                                                                                      \
-        note((struct noted){.kind = of_kind, .M = rows_of(counts, groups), .N = N, .K = K, .groups = groups}, counts);                     \
+        note(kind, NULL, 0, T, N, K);                                                                                                      \
         double began = seconds();                                                                                                          \
-        inner->ops->operation(out, a, b, counts, groups, N, K);                                                                            \
+        inner->ops->linear_##operation(out, a, b, T, N, K);                                                                                \
+        spent[PRODUCTS] += seconds() - began;                                                                                              \
+    }                                                                                                                                      \
+    static void timed_grouped_##operation(                                                                                                 \
+        void *out, const void *a, const void *b, const int64_t *counts, size_t groups, size_t N, size_t K)                                 \
+    {                                                                                                                                      \
+        note(kind, counts, groups, rows_of(counts, groups), N, K);                                                                         \
+        double began = seconds();                                                                                                          \
+        inner->ops->grouped_##operation(out, a, b, counts, groups, N, K);                                                                  \
         spent[EXPERTS] += seconds() - began;                                                                                               \
     }
-TIMED_GROUPED(grouped_forward, FORWARD, void *out, const void *a, const void *b)
-TIMED_GROUPED(grouped_dinput, DINPUT, void *out, const void *a, const void *b)
-TIMED_GROUPED(grouped_dweight, DWEIGHT, void *out, const void *a, const void *b)
+TIMED_LINEAR(forward, FORWARD)
+TIMED_LINEAR(dinput, DINPUT)
+TIMED_LINEAR(dweight, DWEIGHT)
 
 // ---- everything else ----
 
@@ -157,7 +154,9 @@ const struct device *timed_device(const struct device *device)
     static struct device timed;
     inner = device;
     ops = *device->ops; // what is not named below is timed as the rest of a step
-    ops.matmul = timed_matmul;
+    ops.linear_forward = timed_linear_forward;
+    ops.linear_dinput = timed_linear_dinput;
+    ops.linear_dweight = timed_linear_dweight;
     ops.grouped_forward = timed_grouped_forward;
     ops.grouped_dinput = timed_grouped_dinput;
     ops.grouped_dweight = timed_grouped_dweight;
@@ -210,20 +209,15 @@ void timed_print(int steps)
 
 static void repeat(const struct noted *n, void *out, const void *a, const void *b)
 {
-    switch (n->kind) {
-    case MATMUL:
-        inner->ops->matmul(out, a, b, n->M, n->N, n->K, n->use_a, n->use_b, n->accumulate);
-        return;
-    case FORWARD:
-        inner->ops->grouped_forward(out, a, b, n->counts, n->groups, n->N, n->K);
-        return;
-    case DINPUT:
-        inner->ops->grouped_dinput(out, a, b, n->counts, n->groups, n->N, n->K);
-        return;
-    case DWEIGHT:
-        inner->ops->grouped_dweight(out, a, b, n->counts, n->groups, n->N, n->K);
-        return;
-    }
+    const struct device_ops *ops = inner->ops;
+    void (*const linear[KINDS])(void *, const void *, const void *, size_t, size_t, size_t) = {
+        ops->linear_forward, ops->linear_dinput, ops->linear_dweight};
+    void (*const grouped[KINDS])(void *, const void *, const void *, const int64_t *, size_t, size_t, size_t) = {
+        ops->grouped_forward, ops->grouped_dinput, ops->grouped_dweight};
+    if (n->groups)
+        grouped[n->kind](out, a, b, n->counts, n->groups, n->N, n->K);
+    else
+        linear[n->kind](out, a, b, n->M, n->N, n->K);
 }
 
 // Reals of the largest operand that any noted product has.
@@ -267,7 +261,7 @@ static double best_seconds(const struct noted *n, void *out, const void *a, cons
 
 void timed_products(int steps, double limit)
 {
-    static const char *const names[] = {"matmul", "grouped_forward", "grouped_dinput", "grouped_dweight"};
+    static const char *const names[KINDS] = {"forward", "dinput", "dweight"};
     size_t most = largest_operand();
     void *out = filled(most, 0), *a = filled(most, -0.5), *b = filled(most, -0.5);
     double work = 0, time = 0;
@@ -275,8 +269,8 @@ void timed_products(int steps, double limit)
         const struct noted *n = &noted[i];
         double flops = 2.0 * (double)n->M * (double)n->N * (double)n->K, times = (double)n->times / steps;
         double took = best_seconds(n, out, a, b, limit / (double)noted_count);
-        printf("product %s%s%s %zu %zu %zu %.2f %.1f %.6f\n", names[n->kind], n->use_a ? "_T" : "", n->use_b ? "_NT" : "", n->M, n->N, n->K,
-            times, flops / took / 1e9, took);
+        printf("product %s%s %zu %zu %zu %.2f %.1f %.6f\n", n->groups ? "grouped_" : "", names[n->kind], n->M, n->N, n->K, times,
+            flops / took / 1e9, took);
         work += flops * times;
         time += took * times;
     }
