@@ -125,10 +125,11 @@ TIMED(gather_rows, ROWS, (void *out, const void *in, const int32_t *index, size_
 TIMED(combine_rows, ROWS,
     (void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C),
     (out, rows, row_of, residual, T, K, C))
+TIMED(round_rows, ROWS, (void *out, const void *in, const int32_t *index, size_t R, size_t C), (out, in, index, R, C))
 TIMED(adamw, OPTIMIZER,
-    (void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1, double beta2,
+    (void *param, void *weights, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1, double beta2,
         double eps, double decay, int64_t step),
-    (param, m, v, gradient, count, gradient_factor, rate, beta1, beta2, eps, decay, step))
+    (param, weights, m, v, gradient, count, gradient_factor, rate, beta1, beta2, eps, decay, step))
 TIMED_IN(memory, zero, MEMORY, (void *at, size_t bytes), (at, bytes))
 TIMED_IN(memory, copy, MEMORY, (void *to, const void *from, size_t bytes), (to, from, bytes))
 
@@ -178,6 +179,7 @@ const struct device *timed_device(const struct device *device)
     ops.permute_plan = timed_permute_plan;
     ops.gather_rows = timed_gather_rows;
     ops.combine_rows = timed_combine_rows;
+    ops.round_rows = timed_round_rows;
     ops.adamw = timed_adamw;
     ops.sum_of_squares = timed_sum_of_squares;
     ops.count_zeros = timed_count_zeros;

@@ -43,12 +43,12 @@ static void exchanges_are_ragged(struct comm *comm)
         for (int64_t i = 0; i < exchange.send[r]; i++)
             in[exchange.send_at[r] + i] = (float)(100 * comm->rank + 10 * r + i);
     int64_t before = comm->alltoall_bytes;
-    exchange_run(&exchange, device, comm, out, in, 1, false);
+    exchange_run(&exchange, device, comm, out, in, device->real_bytes, false);
     REQUIRE(comm->alltoall_bytes - before == exchange.sent * 4);
     for (int64_t r = 0; r < comm->size; r++)
         for (int64_t i = 0; i < exchange.receive[r]; i++)
             REQUIRE(out[exchange.receive_at[r] + i] == (float)(100 * r + 10 * comm->rank + i));
-    exchange_run(&exchange, device, comm, again, out, 1, true);
+    exchange_run(&exchange, device, comm, again, out, device->real_bytes, true);
     REQUIRE(!memcmp(again, in, sent * sizeof *in));
     free(out);
     free(in);

@@ -240,7 +240,7 @@ static void run_adamw(const struct device_ops *ops, void **r, int32_t **i, const
 {
     (void)i;
     for (int64_t step = 1; step <= 3; step++)
-        ops->adamw(r[0], r[1], r[2], r[3], t->dims[0], 0.5, 1e-2, 0.9, 0.95, 1e-8, 0.1, step + (int64_t)t->dims[1]);
+        ops->adamw(r[0], NULL, r[1], r[2], r[3], t->dims[0], 0.5, 1e-2, 0.9, 0.95, 1e-8, 0.1, step + (int64_t)t->dims[1]);
 }
 
 // A real may be a float: a double result is handed on as three of them, so that all of its bits are compared.

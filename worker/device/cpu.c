@@ -1,4 +1,4 @@
-// The cpu device: float32, OpenMP threads fixed at creation, kernels chosen at creation by what the machine has.
+// The cpu device: float32, a format of weights and OpenMP threads fixed at creation, kernels chosen at creation by what the machine has.
 #include "worker/device/cpu.h"
 #include "worker/device/host_memory.h"
 #include "worker/device/permute.h"
@@ -69,6 +69,12 @@ static const struct device_ops ops = {
     .grouped_forward = cpu_grouped_forward,
     .grouped_dinput = cpu_grouped_dinput,
     .grouped_dweight = cpu_grouped_dweight,
+    .router_linear_forward = cpu_router_linear_forward,
+    .router_linear_dinput = cpu_router_linear_dinput,
+    .router_linear_dweight = cpu_router_linear_dweight,
+    .narrow_rows = cpu_narrow_rows,
+    .widen_rows = cpu_widen_rows,
+    .round_rows = cpu_round_rows,
     .bias_add = cpu_bias_add,
     .bias_gradient = cpu_bias_gradient,
     .grouped_bias_add = cpu_grouped_bias_add,
@@ -118,7 +124,7 @@ static const struct kernels *kernels_named(const char *isa)
     if (!strcmp(isa, "avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
         return &kernels_avx512;
-    if (!strcmp(isa, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (!strcmp(isa, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return &kernels_avx2;
 #endif
     return strcmp(isa, "plain") ? NULL : &kernels_plain;
@@ -129,17 +135,28 @@ bool cpu_has(const char *isa)
     return kernels_named(isa) != NULL;
 }
 
-const struct device *cpu_configure(int threads, const char *isa)
+const struct device *cpu_configure_in(int threads, const char *isa, enum format format)
 {
     static struct device device;
     assert(threads >= 1 && threads <= THREADS_MAX && cpu_has(isa));
-    cpu = (struct cpu){kernels_named(isa), threads, WORK_WORTH_THREADS};
-    device = (struct device){"cpu", cpu.kernels->isa, sizeof(float), &host_memory, &ops};
+    cpu = (struct cpu){kernels_named(isa), threads, WORK_WORTH_THREADS, format};
+    size_t weight_bytes = format == FORMAT_FP32 ? sizeof(float) : sizeof(uint16_t);
+    device = (struct device){"cpu", cpu.kernels->isa, sizeof(float), format, weight_bytes, &host_memory, &ops};
     return &device;
+}
+
+const struct device *cpu_configure(int threads, const char *isa)
+{
+    return cpu_configure_in(threads, isa, FORMAT_FP32);
+}
+
+const struct device *device_cpu_in(int threads, enum format format)
+{
+    assert(!cpu.threads || (cpu.threads == threads && cpu.format == format));
+    return cpu_configure_in(threads, cpu_has("avx512") ? "avx512" : cpu_has("avx2") ? "avx2" : "plain", format);
 }
 
 const struct device *device_cpu(int threads)
 {
-    assert(!cpu.threads || cpu.threads == threads);
-    return cpu_configure(threads, cpu_has("avx512") ? "avx512" : cpu_has("avx2") ? "avx2" : "plain");
+    return device_cpu_in(threads, FORMAT_FP32);
 }

@@ -5,12 +5,13 @@
 #include "worker/device/device.h"
 #include "worker/device/kernels.h"
 
-enum scratch_use { SCRATCH_LEFT, SCRATCH_RIGHT, SCRATCH_ATTENTION, SCRATCH_USES };
+enum scratch_use { SCRATCH_LEFT, SCRATCH_RIGHT, SCRATCH_WIDE, SCRATCH_ATTENTION, SCRATCH_USES };
 
 struct cpu {
     const struct kernels *kernels;
     int threads;
     size_t least_work; // less than this stays on one thread; tests set 0
+    enum format format; // of weights and products
 };
 
 extern struct cpu cpu;
@@ -35,18 +36,38 @@ struct range cpu_part(size_t count, int thread, int threads);
 // One product of matrices in host memory: element (m, k) of a at m·a_row + k·a_column, one stride being 1; b likewise; c's rows N apart.
 struct product {
     float *c;
-    const float *a, *b;
+    const float *a;
+    const void *b;          // floats, or numbers of the format
     size_t a_row, a_column, b_row, b_column, M, N, K;
-    bool accumulate;
+    enum format format;     // what operands are rounded to; FORMAT_FP32: taken as they are
+    bool b_is_narrow;       // b is uint16_t
+    bool round_result;      // to the format; else c is the sum
+    bool accumulate;        // c +=
 };
 
-// cpu_matmul.c
+// cpu_matmul.c: on all threads of the device, or, within a parallel body, by one of its threads alone. The same bits.
+void cpu_product(const struct product *product);
+void cpu_product_alone(const struct product *product, int thread);
+
+// cpu_linear.c
 void cpu_linear_forward(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K);
 void cpu_linear_dinput(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K);
 void cpu_linear_dweight(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K);
 void cpu_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
 void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
 void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K);
+
+void cpu_router_linear_forward(
+    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
+void cpu_router_linear_dinput(
+    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
+void cpu_router_linear_dweight(
+    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic);
+
+// cpu_format.c
+void cpu_narrow_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C);
+void cpu_widen_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C);
+void cpu_round_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C);
 
 // cpu_bias.c
 void cpu_bias_add(void *out, const void *bias, size_t T, size_t N);
@@ -99,8 +120,8 @@ void cpu_combine_rows(void *out, const void *rows, const int32_t *row_of, const 
 void cpu_add(void *out, const void *a, const void *b, size_t count);
 void cpu_scale(void *x, double factor, size_t count);
 void cpu_add_ordered(void *out, const void *parts, size_t ranks, size_t count);
-void cpu_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
-    double beta2, double eps, double decay, int64_t step);
+void cpu_adamw(void *param, void *weights, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate,
+    double beta1, double beta2, double eps, double decay, int64_t step);
 double cpu_sum_of_squares(const void *x, size_t count);
 double cpu_sum(const void *x, size_t count);
 int64_t cpu_count_zeros(const void *x, size_t count);
@@ -111,3 +132,4 @@ void cpu_to_double(double *host, const void *from, size_t count);
 bool cpu_has(const char *isa);
 // The cpu device with threads and kernels of the caller's choice, for tests: replaces what the process had.
 const struct device *cpu_configure(int threads, const char *isa);
+const struct device *cpu_configure_in(int threads, const char *isa, enum format format);

@@ -39,8 +39,11 @@ static void run_add(const void *job, int thread, int threads)
     size_t begin = 0;
     for (size_t g = 0; g < b->groups; g++) {
         size_t end = begin + (size_t)b->counts[g], to = part.to < end ? part.to : end;
-        for (size_t t = part.from > begin ? part.from : begin; t < to; t++)
+        for (size_t t = part.from > begin ? part.from : begin; t < to; t++) {
             add_row(b, b->out + t * b->N, b->in + g * b->N, t, b->N);
+            if (cpu.format != FORMAT_FP32)
+                cpu.kernels->rounded(b->out + t * b->N, b->out + t * b->N, b->N, cpu.format);
+        }
         begin = end;
     }
 }

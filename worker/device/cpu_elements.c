@@ -58,6 +58,7 @@ void cpu_add_ordered(void *out, const void *parts, size_t ranks, size_t count)
 
 struct adamw_job {
     float *param, *m, *v;
+    void *weights;
     const float *gradient;
     size_t count;
     struct adamw with;
@@ -67,12 +68,18 @@ static void run_adamw(const void *job, int thread, int threads)
 {
     const struct adamw_job *a = job;
     struct range part = cpu_part(a->count, thread, threads);
-    size_t at = part.from;
-    cpu.kernels->adamw(a->param + at, a->m + at, a->v + at, a->gradient + at, part.to - at, &a->with);
+    for (size_t at = part.from; at < part.to; at += SUM_BLOCK) { // a block's new values are rounded while they are near
+        size_t n = part.to - at < SUM_BLOCK ? part.to - at : SUM_BLOCK;
+        cpu.kernels->adamw(a->param + at, a->m + at, a->v + at, a->gradient + at, n, &a->with);
+        if (a->weights && cpu.format == FORMAT_FP32)
+            memcpy((float *)a->weights + at, a->param + at, n * sizeof *a->param);
+        else if (a->weights)
+            cpu.kernels->narrow((uint16_t *)a->weights + at, a->param + at, n, cpu.format);
+    }
 }
 
-void cpu_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
-    double beta2, double eps, double decay, int64_t step)
+void cpu_adamw(void *param, void *weights, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate,
+    double beta1, double beta2, double eps, double decay, int64_t step)
 {
     struct adamw with = {.gradient_factor = (float)gradient_factor,
         .rate = (float)rate,
@@ -84,7 +91,7 @@ void cpu_adamw(void *param, void *m, void *v, const void *gradient, size_t count
         .correct2 = (float)(1 - pow(beta2, (double)step)),
         .eps = (float)eps,
         .decay = (float)decay};
-    cpu_run(run_adamw, &(struct adamw_job){param, m, v, gradient, count, with}, 4 * count);
+    cpu_run(run_adamw, &(struct adamw_job){param, m, v, weights, gradient, count, with}, 4 * count);
 }
 
 struct sums {

@@ -11,7 +11,13 @@ enum {
     BLOCK_M = 168,
     ALIASING = 1024,           // floats: a page
     COPIED_ROW = BLOCK_K + 16, // floats: a block's row and a cache line
+    WIDE = BLOCK_K * BLOCK_N,  // floats: a block of either operand
     SPARE = 64,                // floats: what packing writes beyond, and what products prefetch
+};
+
+struct hand { // who does a part of a product
+    int thread, threads; // of those that work on it together
+    int scratch;         // whose scratch memory is at hand
 };
 
 static size_t smaller(size_t a, size_t b)
@@ -19,51 +25,92 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// Packs this thread's share of the strips of one block of b.
-static void pack_block(const struct product *p, float *right, size_t k0, size_t K, size_t n0, size_t N, int thread, int threads)
+// Rows of an operand, as numbers of the product's format in floats, `to_row` floats apart.
+static void to_format(
+    float *to, size_t to_row, const struct product *p, const void *from, size_t from_row, bool is_narrow, size_t rows, size_t columns)
 {
-    size_t strip = cpu.kernels->strip;
-    struct range part = cpu_part((N + strip - 1) / strip, thread, threads);
-    size_t from = part.from * strip, to = smaller(part.to * strip, N);
-    if (from < to)
-        cpu.kernels->pack_right(right + from * K, p->b + k0 * p->b_row + (n0 + from) * p->b_column, p->b_row, p->b_column, K, to - from);
+    for (size_t r = 0; r < rows; r++)
+        if (is_narrow)
+            cpu.kernels->widen(to + r * to_row, (const uint16_t *)from + r * from_row, columns, p->format);
+        else
+            cpu.kernels->rounded(to + r * to_row, (const float *)from + r * from_row, columns, p->format);
 }
 
-// Rows a whole page apart fall into one set of the first-level cache and drive each other out: they are copied closer together.
-static struct left copied_rows(float *to, struct left rows, size_t M, size_t K)
+// Packs this thread's share of the strips of one block of b.
+static void pack_block(const struct product *p, float *right, size_t k0, size_t K, size_t n0, size_t N, struct hand hand)
 {
-    for (size_t m = 0; m < M; m++)
-        memcpy(to + m * COPIED_ROW, rows.at + m * rows.row, K * sizeof *to);
+    size_t strip = cpu.kernels->strip, row = p->b_row, column = p->b_column;
+    struct range part = cpu_part((N + strip - 1) / strip, hand.thread, hand.threads);
+    size_t from = part.from * strip, to = smaller(part.to * strip, N), at = k0 * row + (n0 + from) * column;
+    if (from >= to)
+        return;
+    const float *b = (const float *)p->b + at;
+    if (p->format != FORMAT_FP32) {
+        float *wide = cpu_scratch(hand.scratch, SCRATCH_WIDE, WIDE);
+        const void *source = p->b_is_narrow ? (const void *)((const uint16_t *)p->b + at) : b;
+        if (column == 1) {
+            to_format(wide, to - from, p, source, row, p->b_is_narrow, K, to - from);
+            row = to - from;
+        } else {
+            to_format(wide, K, p, source, column, p->b_is_narrow, to - from, K);
+            column = K;
+        }
+        b = wide;
+    }
+    cpu.kernels->pack_right(right + from * K, b, row, column, K, to - from);
+}
+
+// A block of a as the kernels read it: where it lies, or packed, or copied. Rows a whole page apart fall into one set of the first-level
+// cache and drive each other out: they are copied closer together.
+static struct left left_block(const struct product *p, float *to, size_t m0, size_t M, size_t k0, size_t K, struct hand hand)
+{
+    const float *a = p->a + m0 * p->a_row + k0 * p->a_column;
+    bool rounds = p->format != FORMAT_FP32;
+    if (p->a_column != 1) {
+        size_t column = p->a_column;
+        if (rounds) {
+            float *wide = cpu_scratch(hand.scratch, SCRATCH_WIDE, WIDE);
+            to_format(wide, M, p, a, column, false, K, M);
+            a = wide;
+            column = M;
+        }
+        return cpu.kernels->pack_left(to, a, column, M, K);
+    }
+    if (!rounds && p->a_row % ALIASING)
+        return (struct left){a, p->a_row, 1, 0};
+    if (rounds)
+        to_format(to, COPIED_ROW, p, a, p->a_row, false, M, K);
+    for (size_t m = 0; m < M && !rounds; m++)
+        memcpy(to + m * COPIED_ROW, a + m * p->a_row, K * sizeof *to);
     return (struct left){to, COPIED_ROW, 1, 0};
 }
 
 static void multiply_block(
-    const struct product *p, float *left_block, const float *right, size_t k0, size_t K, size_t n0, size_t N, int thread, int threads)
+    const struct product *p, float *left, const float *right, size_t k0, size_t K, size_t n0, size_t N, struct hand hand)
 {
-    struct range rows = cpu_part(p->M, thread, threads);
+    struct range rows = cpu_part(p->M, hand.thread, hand.threads);
     for (size_t m0 = rows.from; m0 < rows.to; m0 += BLOCK_M) {
         size_t M = smaller(BLOCK_M, rows.to - m0);
-        struct left left = {p->a + m0 * p->a_row + k0 * p->a_column, p->a_row, p->a_column, 0};
-        if (p->a_column != 1)
-            left = cpu.kernels->pack_left(left_block, left.at, p->a_column, M, K);
-        else if (p->a_row % ALIASING == 0)
-            left = copied_rows(left_block, left, M, K);
-        cpu.kernels->multiply(p->c + m0 * p->N + n0, p->N, left, right, K * cpu.kernels->strip, M, N, K, p->accumulate || k0);
+        float *c = p->c + m0 * p->N + n0;
+        struct left a = left_block(p, left, m0, M, k0, K, hand);
+        cpu.kernels->multiply(c, p->N, a, right, K * cpu.kernels->strip, M, N, K, p->accumulate || k0);
+        for (size_t m = 0; m < M && p->round_result && k0 + K == p->K; m++)
+            cpu.kernels->rounded(c + m * p->N, c + m * p->N, N, p->format);
     }
 }
 
 // One thread's part of a product: left is its own, all threads of the call pack into `right` together.
-static void product_part(const struct product *p, float *left, float *right, int thread, int threads)
+static void product_part(const struct product *p, float *left, float *right, struct hand hand)
 {
-    if (!p->K && !p->accumulate && !thread)
+    if (!p->K && !p->accumulate && !hand.thread)
         memset(p->c, 0, p->M * p->N * sizeof *p->c);
     for (size_t n0 = 0; n0 < p->N; n0 += BLOCK_N)
         for (size_t k0 = 0; k0 < p->K; k0 += BLOCK_K) {
             size_t N = smaller(BLOCK_N, p->N - n0), K = smaller(BLOCK_K, p->K - k0);
-            pack_block(p, right, k0, K, n0, N, thread, threads);
-            cpu_barrier(threads);
-            multiply_block(p, left, right, k0, K, n0, N, thread, threads);
-            cpu_barrier(threads);
+            pack_block(p, right, k0, K, n0, N, hand);
+            cpu_barrier(hand.threads);
+            multiply_block(p, left, right, k0, K, n0, N, hand);
+            cpu_barrier(hand.threads);
         }
 }
 
@@ -86,125 +133,16 @@ struct shared_product {
 static void run_shared(const void *job, int thread, int threads)
 {
     const struct shared_product *shared = job;
-    product_part(shared->product, left_scratch(thread), shared->right, thread, threads);
+    product_part(shared->product, left_scratch(thread), shared->right, (struct hand){thread, threads, thread});
 }
 
-static void run_product(const struct product *product)
+void cpu_product_alone(const struct product *product, int thread)
+{
+    product_part(product, left_scratch(thread), right_scratch(thread), (struct hand){0, 1, thread});
+}
+
+void cpu_product(const struct product *product)
 {
     struct shared_product shared = {product, right_scratch(0)};
     cpu_run(run_shared, &shared, product->M * product->N * product->K / 16);
-}
-
-enum linear { LINEAR_FORWARD, LINEAR_DINPUT, LINEAR_DWEIGHT };
-
-// One of the three products of a linear layer over T rows with a weight [N,K]. forward: left = x, right = W; dinput: dout, W; dweight:
-// dout, x.
-static struct product product_of(enum linear kind, float *out, const float *left, const float *right, size_t T, size_t N, size_t K)
-{
-    switch (kind) {
-    case LINEAR_FORWARD:
-        return (struct product){
-            .c = out, .a = left, .b = right, .a_row = K, .a_column = 1, .b_row = 1, .b_column = K, .M = T, .N = N, .K = K};
-    case LINEAR_DINPUT:
-        return (struct product){
-            .c = out, .a = left, .b = right, .a_row = N, .a_column = 1, .b_row = K, .b_column = 1, .M = T, .N = K, .K = N};
-    default:
-        return (struct product){.c = out,
-            .a = left,
-            .b = right,
-            .a_row = 1,
-            .a_column = N,
-            .b_row = K,
-            .b_column = 1,
-            .M = N,
-            .N = K,
-            .K = T,
-            .accumulate = true};
-    }
-}
-
-void cpu_linear_forward(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K)
-{
-    struct product product = product_of(LINEAR_FORWARD, out, x, weight, T, N, K);
-    run_product(&product);
-}
-
-void cpu_linear_dinput(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K)
-{
-    struct product product = product_of(LINEAR_DINPUT, dx, dout, weight, T, N, K);
-    run_product(&product);
-}
-
-void cpu_linear_dweight(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K)
-{
-    struct product product = product_of(LINEAR_DWEIGHT, dweight, dout, x, T, N, K);
-    run_product(&product);
-}
-
-struct grouped {
-    enum linear kind;
-    float *out;
-    const float *left, *right; // forward: rows, weights; dinput: drows, weights; dweight: drows, rows
-    const int64_t *counts;
-    size_t groups, N, K;
-};
-
-static struct product group_product(const struct grouped *g, size_t group, size_t row)
-{
-    size_t N = g->N, K = g->K, count = (size_t)g->counts[group], matrix = group * N * K;
-    switch (g->kind) {
-    case LINEAR_FORWARD:
-        return product_of(g->kind, g->out + row * N, g->left + row * K, g->right + matrix, count, N, K);
-    case LINEAR_DINPUT:
-        return product_of(g->kind, g->out + row * K, g->left + row * N, g->right + matrix, count, N, K);
-    default:
-        return product_of(g->kind, g->out + matrix, g->left + row * N, g->right + row * K, count, N, K);
-    }
-}
-
-// Groups are dealt in rows: a thread takes the groups whose middle row lies in its part, so that work is even when groups are not.
-static void run_groups(const void *job, int thread, int threads)
-{
-    const struct grouped *g = job;
-    size_t total = 0, row = 0;
-    for (size_t i = 0; i < g->groups; i++)
-        total += (size_t)g->counts[i];
-    struct range part = cpu_part(2 * total, thread, threads);
-    for (size_t i = 0; i < g->groups; row += (size_t)g->counts[i++]) {
-        size_t middle = 2 * row + (size_t)g->counts[i];
-        if (!g->counts[i] || middle < part.from || middle >= part.to)
-            continue;
-        struct product product = group_product(g, i, row);
-        product_part(&product, left_scratch(thread), right_scratch(thread), 0, 1);
-    }
-}
-
-// Many groups: a group a thread. Few: all threads in each, since one group may hold most rows. The bits are the same.
-static void run_grouped(const struct grouped *g)
-{
-    if (cpu.threads == 1 || g->groups >= 4 * (size_t)cpu.threads) {
-        cpu_run(run_groups, g, SIZE_MAX);
-        return;
-    }
-    size_t row = 0;
-    for (size_t i = 0; i < g->groups; row += (size_t)g->counts[i++]) {
-        struct product product = group_product(g, i, row);
-        if (g->counts[i])
-            run_product(&product);
-    }
-}
-
-void cpu_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
-{
-    run_grouped(&(struct grouped){LINEAR_FORWARD, out, rows, weights, counts, groups, N, K});
-}
-
-void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
-{
-    run_grouped(&(struct grouped){LINEAR_DINPUT, out, drows, weights, counts, groups, N, K});
-}
-
-void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K)
-{
-    run_grouped(&(struct grouped){LINEAR_DWEIGHT, dweights, drows, rows, counts, groups, N, K});
 }

@@ -10,22 +10,14 @@ enum { ROW_BLOCK = 64 }; // rows whose contributions to a weight's gradient are 
 
 struct embedding {
     float *out;
-    const float *in;
+    const void *in; // forward: weights; backward: reals
     const int32_t *tokens;
     size_t T, V, C;
 };
 
-static void run_embedding_forward(const void *job, int thread, int threads)
-{
-    const struct embedding *e = job;
-    struct range part = cpu_part(e->T, thread, threads);
-    for (size_t t = part.from; t < part.to; t++)
-        memcpy(e->out + t * e->C, e->in + (size_t)e->tokens[t] * e->C, e->C * sizeof *e->out);
-}
-
 void cpu_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C)
 {
-    cpu_run(run_embedding_forward, &(struct embedding){out, weight, tokens, T, 0, C}, T * C);
+    cpu_widen_rows(out, weight, tokens, T, C);
 }
 
 // Threads share columns, not tokens, so that each sum keeps the order of tokens.
@@ -36,7 +28,7 @@ static void run_embedding_backward(const void *job, int thread, int threads)
     for (size_t t = 0; t < e->T; t++) {
         assert(e->tokens[t] >= 0 && (size_t)e->tokens[t] < e->V);
         float *to = e->out + (size_t)e->tokens[t] * e->C + part.from;
-        cpu.kernels->add(to, to, e->in + t * e->C + part.from, part.to - part.from);
+        cpu.kernels->add(to, to, (const float *)e->in + t * e->C + part.from, part.to - part.from);
     }
 }
 

@@ -2,6 +2,11 @@
 // judged by it; `guard` wraps another device and hands out addresses that nobody can dereference, to prove that nobody does.
 //
 // A real number is 4 bytes, or 8 on reference_f64 (for gradient checks); callers never look at it: they hold `void *` and use real_at().
+// Weights of products (matrices, embeddings) have a format of their own: reals, or two bytes each in bf16 and fp16; where these are read,
+// it says "weight format" below. A device of such a format has products whose operands and results are numbers of the format: operands
+// are rounded to it (to the nearest, ties to even; subnormal numbers may count as zero), sums are made in fp32 (the reference: in double)
+// and rounded to it once at the end. Gradients of weights are sums of such products in fp32, never rounded. Everything else (norms and
+// their weights, biases, attention's own products, activation functions, the loss, the optimizer) works on reals.
 // Notation: outputs first, then inputs, then dims. T tokens (rows), C hidden, H query heads, G key/value heads, D head size, F ffn width,
 // V vocabulary, E experts, K top-k, B sequences, S positions, R dispatched rows. `d` before a name is its gradient. "+=" marks outputs
 // that are accumulated into; all others are overwritten. Row-major everywhere.
@@ -12,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "worker/device/format.h"
 
 struct device_memory {
     void *(*alloc)(size_t bytes);                                // zeroed; one arena per owner, never inside a step
@@ -24,7 +30,7 @@ struct device_memory {
 };
 
 struct device_ops {
-    // The three products of a linear layer with weight W [N,K], as Hugging Face stores it: [out, in].
+    // The three products of a linear layer with weight W [N,K] (weight format), as Hugging Face stores it: [out, in].
     void (*linear_forward)(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K);    // out(T,N) = x(T,K) · Wᵀ
     void (*linear_dinput)(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K);   // dx(T,K) = dout(T,N) · W
     void (*linear_dweight)(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K);  // dW [N,K] += doutᵀ · x
@@ -35,20 +41,31 @@ struct device_ops {
     void (*grouped_dinput)(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
     void (*grouped_dweight)(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K); // +=
 
-    // Biases. out(T,N) += bias(N) in every row, in place; dbias(N) += column sums of dout(T,N), rows in order within fixed blocks. Grouped: group
+    // The same for the router, in an arithmetic of its own: W (E,C) are reals on every device, and operands are rounded to `arithmetic`, FORMAT_FP32
+    // taking them as they are. Results are reals.
+    void (*router_linear_forward)(void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
+    void (*router_linear_dinput)(void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
+    void (*router_linear_dweight)(void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic); // +=
+
+    // Rows of reals to rows of the weight format, back, and there and back: out[r] = in[index[r]]; index NULL: in[r].
+    void (*narrow_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);
+    void (*widen_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);
+    void (*round_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);
+
+    // Biases. out(T,N) += bias(N) in every row, in place, and rounded to the format as a product's result is; dbias(N) += column sums of dout(T,N), rows in order within fixed blocks. Grouped: group
     // g's rows have biases + g·N and get exactly the bits that the plain operations would give them.
     void (*bias_add)(void *out, const void *bias, size_t T, size_t N);
     void (*bias_gradient)(void *dbias, const void *dout, size_t T, size_t N); // +=
     void (*grouped_bias_add)(void *out, const void *biases, const int64_t *counts, size_t groups, size_t N);
     void (*grouped_bias_gradient)(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N); // +=
 
-    // A bias that counts as much as its row does: out(R,N) += scale(R) · bias of the row's group. Backward: dbiases += Σ scale · dout, dscale(R) +=
+    // A bias that counts as much as its row does: out(R,N) += scale(R) · bias of the row's group, rounded likewise. Backward: dbiases += Σ scale · dout, dscale(R) +=
     // dout · bias.
     void (*weighted_bias_add)(void *out, const void *biases, const void *scale, const int64_t *counts, size_t groups, size_t N);
     void (*weighted_bias_backward)(void *dbiases, void *dscale, const void *dout, const void *biases, const void *scale, const int64_t *counts,
         size_t groups, size_t N);
 
-    void (*embedding_forward)(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C);
+    void (*embedding_forward)(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C); // weight format
     void (*embedding_backward)(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C); // +=, tokens in order
 
     // out = x · rstd · weight, rstd(T) = 1/sqrt(mean(x²) + eps).
@@ -115,8 +132,9 @@ struct device_ops {
     // out[t] = rows[row_of[t,0]] + … in order j = 0..K−1, then + residual[t] if residual is not NULL. The adjoint of gather_rows.
     void (*combine_rows)(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C);
 
-    // AdamW, in place: g = gradient · gradient_factor; param −= rate · (m̂/(sqrt(v̂)+eps) + decay·param). step counts from 1.
-    void (*adamw)(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
+    // AdamW, in place: g = gradient · gradient_factor; param −= rate · (m̂/(sqrt(v̂)+eps) + decay·param). step counts from 1. weights, if not
+    // NULL, are the new values in the weight format.
+    void (*adamw)(void *param, void *weights, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate, double beta1,
         double beta2, double eps, double decay, int64_t step);
 
     // Host results. Squares are added in double, in element order within fixed blocks.
@@ -133,6 +151,8 @@ struct device {
     const char *name;   // "reference", "reference_f64", "cpu", "guard(…)"
     const char *isa;    // what its kernels use: "plain", "avx2", "avx512"
     size_t real_bytes;  // 4 or 8
+    enum format format; // of weights, and of what products read and write
+    size_t weight_bytes; // real_bytes, or 2
     const struct device_memory *memory;
     const struct device_ops *ops;
 };
@@ -142,7 +162,15 @@ static inline void *real_at(const struct device *device, void *base, size_t inde
     return (char *)base + index * device->real_bytes;
 }
 
+static inline void *weight_at(const struct device *device, void *base, size_t index)
+{
+    return (char *)base + index * device->weight_bytes;
+}
+
+// Devices of FORMAT_FP32, and of the format given.
 const struct device *device_reference(void);
 const struct device *device_reference_f64(void);
-const struct device *device_cpu(int threads);                      // threads ≥ 1, fixed for the process
+const struct device *device_reference_in(enum format format);
+const struct device *device_cpu(int threads);                      // threads ≥ 1; threads and format are fixed for the process
+const struct device *device_cpu_in(int threads, enum format format);
 const struct device *device_guard(const struct device *inner);     // for tests

@@ -55,6 +55,7 @@ static const void *host(const void *at, const char *operation)
 
 #define BYTES(at, bytes) translate(at, bytes, __func__)
 #define REALS(at, count) translate(at, (count)*inner->real_bytes, __func__)
+#define WEIGHTS(at, count) translate(at, (count)*inner->weight_bytes, __func__)
 #define REALS_OR_NULL(at, count) ((at) ? REALS(at, count) : NULL)
 #define INTS(at, count) ((int32_t *)translate(at, (count) * sizeof(int32_t), __func__))
 #define HOST(at) host(at, __func__)
@@ -116,12 +117,12 @@ static void *guard_host_view(void *at)
 
 static void guard_linear_forward(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K)
 {
-    inner->ops->linear_forward(REALS(out, T * N), REALS(x, T * K), REALS(weight, N * K), T, N, K);
+    inner->ops->linear_forward(REALS(out, T * N), REALS(x, T * K), WEIGHTS(weight, N * K), T, N, K);
 }
 
 static void guard_linear_dinput(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K)
 {
-    inner->ops->linear_dinput(REALS(dx, T * K), REALS(dout, T * N), REALS(weight, N * K), T, N, K);
+    inner->ops->linear_dinput(REALS(dx, T * K), REALS(dout, T * N), WEIGHTS(weight, N * K), T, N, K);
 }
 
 static void guard_linear_dweight(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K)
@@ -144,7 +145,7 @@ static void guard_grouped_forward(
 {
     HOST(counts);
     size_t R = total(counts, groups);
-    inner->ops->grouped_forward(REALS(out, R * N), REALS(rows, R * K), REALS(weights, groups * N * K), counts, groups, N, K);
+    inner->ops->grouped_forward(REALS(out, R * N), REALS(rows, R * K), WEIGHTS(weights, groups * N * K), counts, groups, N, K);
 }
 
 static void guard_grouped_dinput(
@@ -152,7 +153,7 @@ static void guard_grouped_dinput(
 {
     HOST(counts);
     size_t R = total(counts, groups);
-    inner->ops->grouped_dinput(REALS(out, R * K), REALS(drows, R * N), REALS(weights, groups * N * K), counts, groups, N, K);
+    inner->ops->grouped_dinput(REALS(out, R * K), REALS(drows, R * N), WEIGHTS(weights, groups * N * K), counts, groups, N, K);
 }
 
 static void guard_grouped_dweight(
@@ -161,6 +162,24 @@ static void guard_grouped_dweight(
     HOST(counts);
     size_t R = total(counts, groups);
     inner->ops->grouped_dweight(REALS(dweights, groups * N * K), REALS(drows, R * N), REALS(rows, R * K), counts, groups, N, K);
+}
+
+static void guard_router_linear_forward(
+    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+{
+    inner->ops->router_linear_forward(REALS(logits, T * E), REALS(x, T * C), REALS(weight, E * C), T, E, C, arithmetic);
+}
+
+static void guard_router_linear_dinput(
+    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+{
+    inner->ops->router_linear_dinput(REALS(dx, T * C), REALS(dlogits, T * E), REALS(weight, E * C), T, E, C, arithmetic);
+}
+
+static void guard_router_linear_dweight(
+    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic)
+{
+    inner->ops->router_linear_dweight(REALS(dweight, E * C), REALS(dlogits, T * E), REALS(x, T * C), T, E, C, arithmetic);
 }
 
 static void guard_bias_add(void *out, const void *bias, size_t T, size_t N)
@@ -204,7 +223,7 @@ static void guard_weighted_bias_backward(void *dbiases, void *dscale, const void
 // How many rows of the table the tokens can reach is not known to the operation: its first row must be there.
 static void guard_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C)
 {
-    inner->ops->embedding_forward(REALS(out, T * C), REALS(weight, C), INTS(tokens, T), T, C);
+    inner->ops->embedding_forward(REALS(out, T * C), WEIGHTS(weight, C), INTS(tokens, T), T, C);
 }
 
 static void guard_embedding_backward(void *dweight, const void *dout, const int32_t *tokens, size_t T, size_t V, size_t C)
@@ -375,6 +394,24 @@ static void guard_gather_rows(void *out, const void *in, const int32_t *index, s
     inner->ops->gather_rows(REALS(out, R * C), REALS(in, rows_reached(known, R) * C), known, R, C);
 }
 
+static void guard_narrow_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C)
+{
+    const int32_t *known = index ? INTS(index, R) : NULL;
+    inner->ops->narrow_rows(WEIGHTS(out, R * C), REALS(in, (index ? rows_reached(known, R) : R) * C), known, R, C);
+}
+
+static void guard_round_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C)
+{
+    const int32_t *known = index ? INTS(index, R) : NULL;
+    inner->ops->round_rows(REALS(out, R * C), REALS(in, (index ? rows_reached(known, R) : R) * C), known, R, C);
+}
+
+static void guard_widen_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C)
+{
+    const int32_t *known = index ? INTS(index, R) : NULL;
+    inner->ops->widen_rows(REALS(out, R * C), WEIGHTS(in, (index ? rows_reached(known, R) : R) * C), known, R, C);
+}
+
 static void guard_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C)
 {
     const int32_t *known = INTS(row_of, T * K);
@@ -382,11 +419,11 @@ static void guard_combine_rows(void *out, const void *rows, const int32_t *row_o
         REALS(out, T * C), REALS(rows, rows_reached(known, T * K) * C), known, REALS_OR_NULL(residual, T * C), T, K, C);
 }
 
-static void guard_adamw(void *param, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate,
-    double beta1, double beta2, double eps, double decay, int64_t step)
+static void guard_adamw(void *param, void *weights, void *m, void *v, const void *gradient, size_t count, double gradient_factor,
+    double rate, double beta1, double beta2, double eps, double decay, int64_t step)
 {
-    inner->ops->adamw(REALS(param, count), REALS(m, count), REALS(v, count), REALS(gradient, count), count, gradient_factor, rate, beta1,
-        beta2, eps, decay, step);
+    inner->ops->adamw(REALS(param, count), weights ? WEIGHTS(weights, count) : NULL, REALS(m, count), REALS(v, count),
+        REALS(gradient, count), count, gradient_factor, rate, beta1, beta2, eps, decay, step);
 }
 
 static double guard_sum_of_squares(const void *x, size_t count)
@@ -432,6 +469,12 @@ static const struct device_ops ops = {
     .grouped_forward = guard_grouped_forward,
     .grouped_dinput = guard_grouped_dinput,
     .grouped_dweight = guard_grouped_dweight,
+    .router_linear_forward = guard_router_linear_forward,
+    .router_linear_dinput = guard_router_linear_dinput,
+    .router_linear_dweight = guard_router_linear_dweight,
+    .narrow_rows = guard_narrow_rows,
+    .widen_rows = guard_widen_rows,
+    .round_rows = guard_round_rows,
     .bias_add = guard_bias_add,
     .bias_gradient = guard_bias_gradient,
     .grouped_bias_add = guard_grouped_bias_add,
@@ -482,6 +525,9 @@ const struct device *device_guard(const struct device *wrapped)
     assert(!region_count || inner == wrapped);
     inner = wrapped;
     snprintf(name, sizeof name, "guard(%s)", wrapped->name);
-    device = (struct device){name, wrapped->isa, wrapped->real_bytes, &memory, &ops};
+    device = *wrapped;
+    device.name = name;
+    device.memory = &memory;
+    device.ops = &ops;
     return &device;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "worker/device/format.h"
 
 // The left operand of a product: element (i, k) at at[i·row + k·column], one of the strides being 1. panel > 0: packed by pack_left,
 // panels that many floats apart.
@@ -31,6 +32,11 @@ struct kernels {
     // over k in order, then stored or added to c.
     void (*multiply)(
         float *c, size_t c_row, struct left a, const float *b, size_t strip_reals, size_t M, size_t N, size_t K, bool accumulate);
+
+    // To a format of two bytes, back, and there and back. rounded: out may be in.
+    void (*narrow)(uint16_t *out, const float *in, size_t count, enum format format);
+    void (*widen)(float *out, const uint16_t *in, size_t count, enum format format);
+    void (*rounded)(float *out, const float *in, size_t count, enum format format);
 
     void (*rmsnorm_forward)(float *out, float *rstd, const float *x, const float *weight, size_t rows, size_t C, float eps);
     void (*rmsnorm_backward)(float *dx, float *dweight, const float *dout, const float *x, const float *weight, const float *rstd,

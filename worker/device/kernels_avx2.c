@@ -1,7 +1,8 @@
 // The kernels over vectors of 8 floats: 6 × 16 accumulators fill 12 of 16 registers.
 #ifdef __x86_64__
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #include <immintrin.h>
+#include <stdint.h>
 
 #define ISA "avx2"
 #define KERNELS kernels_avx2
@@ -75,6 +76,16 @@ static inline vec v_power(vec x, vec n)
     __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
     __m256i second = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
     return x * _mm256_castsi256_ps(first) * _mm256_castsi256_ps(second);
+}
+
+static inline void v_store_fp16(uint16_t *to, vec x)
+{
+    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline vec v_load_fp16(const uint16_t *from)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
 }
 
 #include "worker/device/kernels_all.inc"

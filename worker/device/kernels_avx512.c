@@ -2,6 +2,7 @@
 #ifdef __x86_64__
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #include <immintrin.h>
+#include <stdint.h>
 
 #define ISA "avx512"
 #define KERNELS kernels_avx512
@@ -66,6 +67,16 @@ static inline vec v_round(vec x)
 static inline vec v_power(vec x, vec n)
 {
     return _mm512_scalef_ps(x, n);
+}
+
+static inline void v_store_fp16(uint16_t *to, vec x)
+{
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline vec v_load_fp16(const uint16_t *from)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
 }
 
 #include "worker/device/kernels_all.inc"

@@ -1,4 +1,6 @@
 // The kernels in plain C over the compiler's own vectors of 4 floats: what any machine can run.
+#include "worker/device/format.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -79,6 +81,17 @@ static inline vec v_power(vec x, vec n)
     ivec whole = __builtin_convertvector(n, ivec), half = whole >> 1;
     ivec first = (half + 127) << 23, second = (whole - half + 127) << 23;
     return x * (vec)first * (vec)second;
+}
+
+static inline void v_store_fp16(uint16_t *to, vec x)
+{
+    for (size_t i = 0; i < W; i++)
+        to[i] = fp16_of(x[i]);
+}
+
+static inline vec v_load_fp16(const uint16_t *from)
+{
+    return (vec){float_of_fp16(from[0]), float_of_fp16(from[1]), float_of_fp16(from[2]), float_of_fp16(from[3])};
 }
 
 #include "worker/device/kernels_all.inc"

@@ -96,7 +96,7 @@ void dispatch_forth(const struct dispatch *dispatch, const struct device *device
         return;
     }
     bool reorder = reordered(dispatch);
-    exchange_run(&dispatch->exchange, device, dispatch->comm, reorder ? scratch : out, in, reals, false);
+    exchange_run(&dispatch->exchange, device, dispatch->comm, reorder ? scratch : out, in, reals * device->real_bytes, false);
     if (reorder)
         device->ops->gather_rows(out, scratch, dispatch->order, dispatch->rows, reals);
 }
@@ -109,6 +109,27 @@ const void *dispatch_back(const struct dispatch *dispatch, const struct device *
     bool reorder = reordered(dispatch);
     if (reorder)
         device->ops->gather_rows(scratch, in, dispatch->arrival, dispatch->rows, reals);
-    exchange_run(&dispatch->exchange, device, dispatch->comm, out, reorder ? scratch : in, reals, true);
+    exchange_run(&dispatch->exchange, device, dispatch->comm, out, reorder ? scratch : in, reals * device->real_bytes, true);
+    return out;
+}
+
+void dispatch_rows_forth(const struct dispatch *dispatch, const struct device *device, void *out, const void *in, void *scratch, size_t reals)
+{
+    if (dispatch->comm->size == 1 || device->format == FORMAT_FP32) {
+        dispatch_forth(dispatch, device, out, in, scratch, reals);
+        return;
+    }
+    device->ops->narrow_rows(out, in, NULL, (size_t)dispatch->exchange.sent, reals); // out is free until rows have arrived
+    exchange_run(&dispatch->exchange, device, dispatch->comm, scratch, out, reals * device->weight_bytes, false);
+    device->ops->widen_rows(out, scratch, reordered(dispatch) ? dispatch->order : NULL, dispatch->rows, reals);
+}
+
+const void *dispatch_rows_back(const struct dispatch *dispatch, const struct device *device, void *out, void *in, void *scratch, size_t reals)
+{
+    if (dispatch->comm->size == 1 || device->format == FORMAT_FP32)
+        return dispatch_back(dispatch, device, out, in, scratch, reals);
+    device->ops->narrow_rows(scratch, in, reordered(dispatch) ? dispatch->arrival : NULL, dispatch->rows, reals);
+    exchange_run(&dispatch->exchange, device, dispatch->comm, in, scratch, reals * device->weight_bytes, true);
+    device->ops->widen_rows(out, in, NULL, (size_t)dispatch->exchange.sent, reals);
     return out;
 }

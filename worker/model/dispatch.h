@@ -32,3 +32,7 @@ void dispatch_forth(const struct dispatch *dispatch, const struct device *device
 // The way back, the adjoint of the way forth: (T·K, reals) from in(rows, reals). Returns where they lie: out, or in itself in a group of one.
 const void *dispatch_back(const struct dispatch *dispatch, const struct device *device, void *out, const void *in, void *scratch,
     size_t reals);
+// The same for rows whose values are numbers of the device's weight format, as products and round_rows leave them: they travel in it, and
+// arrive with the same bits. The way back spends in.
+void dispatch_rows_forth(const struct dispatch *dispatch, const struct device *device, void *out, const void *in, void *scratch, size_t reals);
+const void *dispatch_rows_back(const struct dispatch *dispatch, const struct device *device, void *out, void *in, void *scratch, size_t reals);

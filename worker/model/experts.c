@@ -18,7 +18,7 @@ void experts_forward(const struct model *model, const struct dispatch *d, void *
         count = (size_t)d->expert_rows[expert];
         if (count)
             device->ops->linear_forward(
-                real_at(device, out, at * N), real_at(device, rows, at * K), real_at(device, weights, expert * N * K), count, N, K);
+                real_at(device, out, at * N), real_at(device, rows, at * K), weight_at(device, weights, expert * N * K), count, N, K);
     }
 }
 
@@ -33,7 +33,7 @@ void experts_dinput(const struct model *model, const struct dispatch *d, void *o
         count = (size_t)d->expert_rows[expert];
         if (count)
             device->ops->linear_dinput(
-                real_at(device, out, at * K), real_at(device, drows, at * N), real_at(device, weights, expert * N * K), count, N, K);
+                real_at(device, out, at * K), real_at(device, drows, at * N), weight_at(device, weights, expert * N * K), count, N, K);
     }
 }
 

@@ -15,7 +15,7 @@ static void loss_chunk(struct model *model, size_t first, size_t rows, double fa
     struct activations *a = model->activations;
     size_t C = a->sizes.C, V = a->sizes.V;
     const struct param *output = output_param(model);
-    const void *weight = model_param(model, output);
+    const void *weight = model_weight(model, output);
     const void *normed = real_at(device, a->normed_final, first * C);
 
     ops->linear_forward(a->logits, normed, weight, rows, V, C);

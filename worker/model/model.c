@@ -29,11 +29,14 @@ static void segment_init(struct segment *segment, const struct device *device, s
         return;
     segment->params = device->memory->alloc(count * device->real_bytes);
     segment->gradients = device->memory->alloc(count * device->real_bytes);
+    segment->weights = device->format == FORMAT_FP32 ? segment->params : device->memory->alloc(count * device->weight_bytes);
 }
 
 static void segment_release(struct segment *segment, const struct device *device)
 {
     if (segment->count) {
+        if (device->format != FORMAT_FP32)
+            device->memory->free(segment->weights, segment->count * device->weight_bytes);
         device->memory->free(segment->params, segment->count * device->real_bytes);
         device->memory->free(segment->gradients, segment->count * device->real_bytes);
     }
@@ -54,6 +57,7 @@ static void set_initial_values(struct model *model)
         }
     }
     free(values);
+    model_refresh_weights(model);
 }
 
 static size_t scratch_reals(const struct model *model)
@@ -112,6 +116,31 @@ void *model_gradient(const struct model *model, const struct param *param)
     return tensor_at(model, param, model->dense.gradients, model->experts.gradients);
 }
 
+bool model_weight_is_rounded(const struct model *model, const struct param *param)
+{
+    bool matrix = param->init == INIT_NORMAL;
+    return model->device->format != FORMAT_FP32 && matrix && param->kind != PARAM_ROUTER;
+}
+
+void *model_weight(const struct model *model, const struct param *param)
+{
+    if (!param->resident || !model_weight_is_rounded(model, param))
+        return model_param(model, param);
+    return weight_at(model->device, param->expert < 0 ? model->dense.weights : model->experts.weights, param->offset);
+}
+
+static void refresh_segment(const struct device *device, const struct segment *segment)
+{
+    if (segment->count && device->format != FORMAT_FP32)
+        device->ops->narrow_rows(segment->weights, segment->params, NULL, 1, segment->count);
+}
+
+void model_refresh_weights(struct model *model)
+{
+    refresh_segment(model->device, &model->dense);
+    refresh_segment(model->device, &model->experts);
+}
+
 static const struct param *layer_param(const struct model *model, enum param_kind kind, size_t layer)
 {
     bool expert = kind == PARAM_EXPERT_GATE || kind == PARAM_EXPERT_UP || kind == PARAM_EXPERT_DOWN;
@@ -120,7 +149,7 @@ static const struct param *layer_param(const struct model *model, enum param_kin
 
 void *layer_weight(const struct model *model, enum param_kind kind, size_t layer)
 {
-    return model_param(model, layer_param(model, kind, layer));
+    return model_weight(model, layer_param(model, kind, layer));
 }
 
 void *layer_gradient(const struct model *model, enum param_kind kind, size_t layer)
@@ -130,13 +159,15 @@ void *layer_gradient(const struct model *model, enum param_kind kind, size_t lay
 
 size_t model_bytes(const struct model *model, const char *category)
 {
-    size_t real_bytes = model->device->real_bytes, parameters = (model->dense.count + model->experts.count) * real_bytes;
+    const struct device *device = model->device;
+    size_t count = model->dense.count + model->experts.count;
     const struct { const char *name; size_t bytes; } categories[] = {
-        {"parameters", parameters},
-        {"gradients", parameters},
+        {"parameters", count * device->weight_bytes},
+        {"master", device->format == FORMAT_FP32 ? 0 : count * device->real_bytes},
+        {"gradients", count * device->real_bytes},
         {"activations", model->activations->arena_bytes + model->reduce_scratch_bytes},
         {"dispatch", model->activations->dispatch_bytes},
-        {"experts", model->experts.count * real_bytes},
+        {"experts", model->experts.count * device->weight_bytes},
     };
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
         if (!strcmp(categories[i].name, category))

@@ -7,8 +7,9 @@
 #include "worker/parallel/parallel.h"
 
 struct segment {        // parameters of one kind: every resident tensor of the table at its offset
-    void *params, *gradients;   // device memory
-    size_t count;               // reals
+    void *params, *gradients;   // device memory, reals: what the optimizer and checkpoints see
+    void *weights;              // the same values in the device's weight format, which blocks read; params itself where that is reals
+    size_t count;
 };
 
 struct model {
@@ -30,6 +31,11 @@ void model_free(struct model *model);
 // Address of a tensor (or its gradient) on the device; NULL if its expert is not resident.
 void *model_param(const struct model *model, const struct param *param);
 void *model_gradient(const struct model *model, const struct param *param);
+// What blocks read: matrices in the device's weight format; norms, biases and the router are read as reals, as model_param has them.
+void *model_weight(const struct model *model, const struct param *param);
+bool model_weight_is_rounded(const struct model *model, const struct param *param); // model_weight is another place than model_param
+// Makes the rounded weights anew. To be called once after parameters were written by others than the optimizer.
+void model_refresh_weights(struct model *model);
 
 // One micro batch: tokens and targets (B,S) are host memory, targets < 0 are not counted. Returns the mean loss over counted tokens.
 // training: keep what backward needs, and count the router's statistics. gradient_factor multiplies dloss (1 / micro batches).
@@ -52,5 +58,5 @@ void model_statistics(const struct model *model, int64_t *counts, double *balanc
 void model_statistics_global(const struct model *model, int64_t *counts, double *balance);
 void model_statistics_reset(struct model *model);
 
-// "parameters", "gradients", "activations" (scratch of sums over ranks included), "dispatch", "experts" (parameters of resident experts).
+// "parameters" (as blocks read them), "master" (fp32 beside them, else 0), "gradients", "activations" (scratch of sums over ranks included), "dispatch", "experts" (parameters of resident experts).
 size_t model_bytes(const struct model *model, const char *category);

@@ -44,7 +44,7 @@ static void route(struct model *model, size_t layer)
     const struct model_sizes *s = &l->sizes;
 
     void *logits = a->exchange.dlogits; // the same place serves both directions
-    ops->linear_forward(logits, l->normed_mlp, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C);
+    ops->router_linear_forward(logits, l->normed_mlp, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C, FORMAT_FP32);
     ops->router_forward(l->probs, l->choice, l->scores, logits, s->T, s->E, s->K, model->spec->model.moe.pre_softmax);
     ops->router_counts(l->counts, a->balance, l->choice, l->scores, s->T, s->E, s->K);
     ops->permute_plan(l->row_token, l->row_slot, l->row_of, l->choice, l->counts, s->T, s->E, s->K);
@@ -69,9 +69,9 @@ void moe_forward(struct model *model, size_t layer, void *out)
 
     void *rows = dispatch_send_buffer(d, l->expert_rows, x->send);
     void *probs = dispatch_send_buffer(d, l->expert_probs, x->send_probs);
-    ops->gather_rows(rows, l->normed_mlp, l->row_token, s->T * s->K, s->C);
+    ops->round_rows(rows, l->normed_mlp, l->row_token, s->T * s->K, s->C);
     ops->gather_rows(probs, l->probs, l->row_slot, s->T * s->K, 1);
-    dispatch_forth(d, device, l->expert_rows, rows, x->arrived, s->C);
+    dispatch_rows_forth(d, device, l->expert_rows, rows, x->arrived, s->C);
     dispatch_forth(d, device, l->expert_probs, probs, x->arrived_probs, 1);
 
     size_t F = s->X;
@@ -79,7 +79,7 @@ void moe_forward(struct model *model, size_t layer, void *out)
     ops->swiglu_forward(l->act, l->gate_up, l->expert_probs, d->rows, F);
     experts_forward(model, d, x->ordered, l->act, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
 
-    const void *back = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
+    const void *back = dispatch_rows_back(d, device, x->send, x->ordered, x->arrived, s->C);
     ops->combine_rows(out, back, l->row_of, l->x_mid, s->T, s->K, s->C);
 }
 
@@ -97,8 +97,8 @@ static void route_backward(struct model *model, size_t layer, const void *dsent_
     ops->gather_rows(x->dprobs, dsent_probs, l->row_of, s->T * s->K, 1);
     ops->router_backward(x->dlogits, x->dprobs, l->probs, l->choice, l->scores, l->counts, aux_factor, s->T, s->E, s->K,
         model->spec->model.moe.pre_softmax);
-    ops->linear_dweight(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, l->normed_mlp, s->T, s->E, s->C);
-    ops->linear_dinput(x->drouter, x->dlogits, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C);
+    ops->router_linear_dweight(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, l->normed_mlp, s->T, s->E, s->C, FORMAT_FP32);
+    ops->router_linear_dinput(x->drouter, x->dlogits, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C, FORMAT_FP32);
 }
 
 void moe_backward(struct model *model, size_t layer)
@@ -113,8 +113,8 @@ void moe_backward(struct model *model, size_t layer)
     size_t F = s->X;
 
     void *drows = dispatch_send_buffer(d, x->ordered, x->send);
-    ops->gather_rows(drows, a->dx, l->row_token, s->T * s->K, s->C);
-    dispatch_forth(d, device, x->ordered, drows, x->arrived, s->C);
+    ops->round_rows(drows, a->dx, l->row_token, s->T * s->K, s->C);
+    dispatch_rows_forth(d, device, x->ordered, drows, x->arrived, s->C);
 
     experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, l->act, s->C, F);
     experts_dinput(model, d, x->dact, x->ordered, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
@@ -122,7 +122,7 @@ void moe_backward(struct model *model, size_t layer)
     experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_GATE, layer), x->dgate_up, l->expert_rows, 2 * F, s->C);
     experts_dinput(model, d, x->ordered, x->dgate_up, layer_weight(model, PARAM_EXPERT_GATE, layer), 2 * F, s->C);
 
-    const void *dsent = dispatch_back(d, device, x->send, x->ordered, x->arrived, s->C);
+    const void *dsent = dispatch_rows_back(d, device, x->send, x->ordered, x->arrived, s->C);
     const void *dsent_probs = dispatch_back(d, device, x->send_probs, x->dexpert_probs, x->arrived_probs, 1);
     route_backward(model, layer, dsent_probs);
     ops->combine_rows(a->dnormed, dsent, l->row_of, x->drouter, s->T, s->K, s->C);

@@ -25,7 +25,7 @@ double model_forward(struct model *model, const int32_t *tokens, const int32_t *
     device->memory->upload(a->targets, targets, s->T * sizeof *targets);
 
     const struct param *embedding = param_find(&model->table, PARAM_EMBEDDING, -1, -1);
-    device->ops->embedding_forward(a->layers[0].x, model_param(model, embedding), a->tokens, s->T, s->C);
+    device->ops->embedding_forward(a->layers[0].x, model_weight(model, embedding), a->tokens, s->T, s->C);
     for (size_t layer = 0; layer < s->layers; layer++) {
         attention_block_forward(model, layer);
         mlp_block_forward(model, layer, layer_output(a, layer));

@@ -45,10 +45,10 @@ static struct side side_of(const struct device *device, void *at, size_t bytes)
     return view ? (struct side){view, false} : (struct side){allocate(bytes, 1), true};
 }
 
-void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in, size_t reals,
-    bool backward)
+void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in,
+    size_t unit_bytes, bool backward)
 {
-    int64_t unit = (int64_t)(reals * device->real_bytes), ranks = exchange->ranks;
+    int64_t unit = (int64_t)unit_bytes, ranks = exchange->ranks;
     int64_t *bytes = allocate((size_t)ranks * 4, sizeof *bytes);
     for (int64_t r = 0; r < ranks; r++) {
         bytes[r] = unit * exchange->send[r];

@@ -14,6 +14,6 @@ struct exchange {
 void exchange_init(struct exchange *exchange, int64_t ranks);
 void exchange_release(struct exchange *exchange);
 void exchange_sum(struct exchange *exchange);                               // offsets and sums from send and receive
-// out and in are device memory; a unit is `reals` reals. backward: the same exchange in the other direction (receive counts are sent).
-void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in, size_t reals,
-    bool backward);
+// out and in are device memory; a unit is unit_bytes. backward: the same exchange in the other direction (receive counts are sent).
+void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in,
+    size_t unit_bytes, bool backward);

@@ -44,7 +44,7 @@ static void reduce_chunk(const struct device *device, struct comm *comm, void *b
         sums.send_at[r] = 0; // one slice, sent to everybody
     sums.sent = mine;
 
-    exchange_run(&slices, device, comm, scratch, buffer, 1, false);
+    exchange_run(&slices, device, comm, scratch, buffer, device->real_bytes, false);
     void *own = real_at(device, buffer, (size_t)slices.send_at[comm->rank]);
     if (mine > 0) {
         device->ops->add_ordered(own, scratch, (size_t)comm->size, (size_t)mine);
@@ -52,7 +52,7 @@ static void reduce_chunk(const struct device *device, struct comm *comm, void *b
             device->ops->scale(own, factor, (size_t)mine);
         device->memory->copy(scratch, own, (size_t)mine * device->real_bytes);
     }
-    exchange_run(&sums, device, comm, buffer, scratch, 1, false);
+    exchange_run(&sums, device, comm, buffer, scratch, device->real_bytes, false);
     exchange_release(&sums);
     exchange_release(&slices);
 }

@@ -62,7 +62,8 @@ void optimizer_step(struct optimizer *optimizer, struct model *model, double nor
         const struct param *param = &model->table.items[i];
         if (!param->resident)
             continue;
-        optimizer->device->ops->adamw(model_param(model, param), optimizer_state(optimizer, param, MOMENT_FIRST),
+        void *weights = model_weight_is_rounded(model, param) ? model_weight(model, param) : NULL;
+        optimizer->device->ops->adamw(model_param(model, param), weights, optimizer_state(optimizer, param, MOMENT_FIRST),
             optimizer_state(optimizer, param, MOMENT_SECOND), model_gradient(model, param), param_elements(param), factor,
             param->expert >= 0 ? experts : rate, o->beta1, o->beta2, o->eps, param->decay ? o->weight_decay : 0, optimizer->updates);
     }

@@ -1,0 +1,153 @@
+// The products of linear layers, plain, of groups of rows, and the router's, as products of matrices.
+#include "worker/device/cpu.h"
+
+enum linear { LINEAR_FORWARD, LINEAR_DINPUT, LINEAR_DWEIGHT };
+
+// One of the three products of a linear layer over T rows with a weight [N,K]. forward: left = x, right = W; dinput: dout, W; dweight:
+// dout, x.
+static struct product product_of(enum linear kind, float *out, const float *left, const void *right, size_t T, size_t N, size_t K)
+{
+    struct product product = {.c = out, .a = left, .b = right, .a_column = 1, .b_column = 1, .format = cpu.format};
+    product.b_is_narrow = product.round_result = cpu.format != FORMAT_FP32;
+    switch (kind) {
+    case LINEAR_FORWARD:
+        product.a_row = product.b_column = product.K = K;
+        product.b_row = 1;
+        product.M = T;
+        product.N = N;
+        break;
+    case LINEAR_DINPUT:
+        product.a_row = product.K = N;
+        product.b_row = product.N = K;
+        product.M = T;
+        break;
+    case LINEAR_DWEIGHT:
+        product.a_row = 1;
+        product.a_column = product.M = N;
+        product.b_row = product.N = K;
+        product.K = T;
+        product.accumulate = true;
+        product.b_is_narrow = product.round_result = false;
+        break;
+    }
+    return product;
+}
+
+static void run_linear(enum linear kind, void *out, const void *left, const void *right, size_t T, size_t N, size_t K)
+{
+    struct product product = product_of(kind, out, left, right, T, N, K);
+    cpu_product(&product);
+}
+
+void cpu_linear_forward(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K)
+{
+    run_linear(LINEAR_FORWARD, out, x, weight, T, N, K);
+}
+
+void cpu_linear_dinput(void *dx, const void *dout, const void *weight, size_t T, size_t N, size_t K)
+{
+    run_linear(LINEAR_DINPUT, dx, dout, weight, T, N, K);
+}
+
+void cpu_linear_dweight(void *dweight, const void *dout, const void *x, size_t T, size_t N, size_t K)
+{
+    run_linear(LINEAR_DWEIGHT, dweight, dout, x, T, N, K);
+}
+
+// The router's weight is reals, and so are its results.
+static void run_router(
+    enum linear kind, void *out, const void *left, const void *right, size_t T, size_t E, size_t C, enum format arithmetic)
+{
+    struct product product = product_of(kind, out, left, right, T, E, C);
+    product.format = arithmetic;
+    product.b_is_narrow = product.round_result = false;
+    cpu_product(&product);
+}
+
+void cpu_router_linear_forward(
+    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+{
+    run_router(LINEAR_FORWARD, logits, x, weight, T, E, C, arithmetic);
+}
+
+void cpu_router_linear_dinput(
+    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+{
+    run_router(LINEAR_DINPUT, dx, dlogits, weight, T, E, C, arithmetic);
+}
+
+void cpu_router_linear_dweight(
+    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic)
+{
+    run_router(LINEAR_DWEIGHT, dweight, dlogits, x, T, E, C, arithmetic);
+}
+
+struct grouped {
+    enum linear kind;
+    float *out;
+    const float *left;
+    const void *right; // forward: rows, weights; dinput: drows, weights; dweight: drows, rows
+    const int64_t *counts;
+    size_t groups, N, K;
+};
+
+static struct product group_product(const struct grouped *g, size_t group, size_t row)
+{
+    size_t N = g->N, K = g->K, count = (size_t)g->counts[group], matrix = group * N * K;
+    const void *weight = (const char *)g->right + matrix * (cpu.format == FORMAT_FP32 ? sizeof(float) : sizeof(uint16_t));
+    switch (g->kind) {
+    case LINEAR_FORWARD:
+        return product_of(g->kind, g->out + row * N, g->left + row * K, weight, count, N, K);
+    case LINEAR_DINPUT:
+        return product_of(g->kind, g->out + row * K, g->left + row * N, weight, count, N, K);
+    default:
+        return product_of(g->kind, g->out + matrix, g->left + row * N, (const float *)g->right + row * K, count, N, K);
+    }
+}
+
+// Groups are dealt in rows: a thread takes the groups whose middle row lies in its part, so that work is even when groups are not.
+static void run_groups(const void *job, int thread, int threads)
+{
+    const struct grouped *g = job;
+    size_t total = 0, row = 0;
+    for (size_t i = 0; i < g->groups; i++)
+        total += (size_t)g->counts[i];
+    struct range part = cpu_part(2 * total, thread, threads);
+    for (size_t i = 0; i < g->groups; row += (size_t)g->counts[i++]) {
+        size_t middle = 2 * row + (size_t)g->counts[i];
+        if (!g->counts[i] || middle < part.from || middle >= part.to)
+            continue;
+        struct product product = group_product(g, i, row);
+        cpu_product_alone(&product, thread);
+    }
+}
+
+// Many groups: a group a thread. Few: all threads in each, since one group may hold most rows. The bits are the same.
+static void run_grouped(const struct grouped *g)
+{
+    if (cpu.threads == 1 || g->groups >= 4 * (size_t)cpu.threads) {
+        cpu_run(run_groups, g, SIZE_MAX);
+        return;
+    }
+    size_t row = 0;
+    for (size_t i = 0; i < g->groups; row += (size_t)g->counts[i++]) {
+        struct product product = group_product(g, i, row);
+        if (g->counts[i])
+            cpu_product(&product);
+    }
+}
+
+void cpu_grouped_forward(void *out, const void *rows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
+{
+    run_grouped(&(struct grouped){LINEAR_FORWARD, out, rows, weights, counts, groups, N, K});
+}
+
+void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K)
+{
+    run_grouped(&(struct grouped){LINEAR_DINPUT, out, drows, weights, counts, groups, N, K});
+}
+
+void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K)
+{
+    run_grouped(&(struct grouped){LINEAR_DWEIGHT, dweights, drows, rows, counts, groups, N, K});
+}
