@@ -1,5 +1,7 @@
-// switchyard-worker: what runs on compute nodes, under mpirun or srun, or by hand. The commands are in worker/train/train.h.
+// switchyard-worker: what runs on compute nodes, under mpirun or srun, or by hand. The commands are in worker/train/train.h and
+// worker/infer/infer.h.
 #include "schema/record/layout.h"
+#include "worker/infer/infer.h"
 #include "worker/parallel/comm.h"
 #include "worker/train/train.h"
 #include "worker/train/version.h"
@@ -13,6 +15,10 @@ static const char usage[] =
     "  train RUN_DIR               train as RUN_DIR/run.json says; under mpirun -n N for several ranks\n"
     "  tokenize RUN_DIR            turn a text into a dataset as RUN_DIR/run.json says\n"
     "  inspect [--json] PATH       the tensors of a checkpoint directory, or the parameters of a run directory\n"
+    "  evaluate RUN_OR_CHECKPOINT  loss, perplexity and bits per byte on a split of the run's data\n"
+    "  export RUN_OR_CHECKPOINT DIRECTORY   a directory that Hugging Face's transformers loads\n"
+    "  import DIRECTORY            the model section of a spec, from such a directory\n"
+    "  COMMAND --help              what these three take besides\n"
     "  --version [--json]          version, MPI library, instruction set, build\n"
     "  --help                      this text\n"
     "exit codes: 0 done, 1 failed, 2 bad usage, run.json or data, 75 stopped after saving (start it again to continue)\n";
@@ -39,8 +45,22 @@ static int inspect_command(const char *path, bool as_json)
     return stat(run_file, &info) == 0 ? inspect_run(path, as_json) : inspect_checkpoint(path, as_json);
 }
 
+// Commands that read their own options.
+static int infer_command(int argc, char **argv)
+{
+    static const struct { const char *name; int (*run)(int argc, char **argv); } commands[] = {
+        {"evaluate", evaluate_command}, {"export", export_command}, {"import", import_command}};
+    for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    return -1;
+}
+
 int main(int argc, char **argv)
 {
+    int code = infer_command(argc, argv);
+    if (code >= 0)
+        return code;
     const char *words[2] = {NULL, NULL};
     int count = 0;
     bool as_json = false, help = false;

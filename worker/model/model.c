@@ -67,7 +67,7 @@ static size_t scratch_reals(const struct model *model)
     return dense > experts ? dense : experts;
 }
 
-int model_new(struct model **out, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err)
+int model_new_empty(struct model **out, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err)
 {
     if (check_layout(spec, parallel, err) < 0)
         return -1;
@@ -81,8 +81,15 @@ int model_new(struct model **out, const struct spec *spec, const struct device *
     model->reduce_scratch_bytes = scratch_reals(model) * device->real_bytes;
     if (model->reduce_scratch_bytes)
         model->reduce_scratch = device->memory->alloc(model->reduce_scratch_bytes);
-    set_initial_values(model);
     *out = model;
+    return 0;
+}
+
+int model_new(struct model **out, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err)
+{
+    if (model_new_empty(out, spec, device, parallel, err) != 0)
+        return -1;
+    set_initial_values(*out);
     return 0;
 }
 

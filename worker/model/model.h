@@ -26,6 +26,8 @@ struct model {
 
 // sequences: micro batch size B. Parameters start from param_initial(seed).
 int model_new(struct model **model, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err);
+// The same without values, for who fills in every tensor.
+int model_new_empty(struct model **model, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err);
 void model_free(struct model *model);
 
 // Address of a tensor (or its gradient) on the device; NULL if its expert is not resident.

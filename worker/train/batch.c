@@ -34,17 +34,38 @@ static int open_splits(struct batches *batches, const struct job *job, struct sa
     return wanted > 0 ? blend_open(&batches->valid, job->parts, job->part_count, &sampling, wanted, err) : 0;
 }
 
+static void start(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size)
+{
+    *batches = (struct batches){.spec = &job->spec, .data_rank = data_rank, .data_size = data_size};
+    batches->row = allocate((size_t)job->spec.data.sequence_length + 1, sizeof *batches->row);
+}
+
+static struct sampling sampling_of(const struct spec *spec, const char *cache)
+{
+    return (struct sampling){.split = spec->data.split, .sequence_length = spec->data.sequence_length, .seed = spec->training.seed,
+        .cache = cache, .cache_needed = spec->data.cache != NULL};
+}
+
 int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err)
 {
-    const struct spec *spec = &job->spec;
-    *batches = (struct batches){.spec = spec, .data_rank = data_rank, .data_size = data_size};
-    batches->row = allocate((size_t)spec->data.sequence_length + 1, sizeof *batches->row);
+    start(batches, job, data_rank, data_size);
     char *cache = cache_directory(job);
-    struct sampling sampling = {.split = spec->data.split, .sequence_length = spec->data.sequence_length, .seed = spec->training.seed,
-        .cache = cache, .cache_needed = spec->data.cache != NULL};
+    struct sampling sampling = sampling_of(&job->spec, cache);
     int status = open_splits(batches, job, sampling, err);
     free(cache);
     return status;
+}
+
+int batches_open_split(struct batches *batches, const struct job *job, enum data_split which, int64_t *samples, struct error *err)
+{
+    start(batches, job, 0, 1);
+    struct sampling sampling = sampling_of(&job->spec, NULL);
+    sampling.which = which;
+    sampling.cache_needed = false;
+    if (blend_open(&batches->valid, job->parts, job->part_count, &sampling, 0, err) != 0)
+        return -1;
+    *samples = blend_count(batches->valid);
+    return 0;
 }
 
 void batches_release(struct batches *batches)
@@ -76,6 +97,12 @@ static int split_row(const struct batches *batches, int64_t position, int32_t *t
     return 0;
 }
 
+int batches_sample(const struct batches *batches, bool validation, int64_t position, int32_t *tokens, int32_t *targets, struct error *err)
+{
+    blend_read(validation ? batches->valid : batches->train, position, batches->row);
+    return split_row(batches, position, tokens, targets, err);
+}
+
 int batches_read(const struct batches *batches, bool validation, int64_t step, int64_t micro_batch, int32_t *tokens, int32_t *targets,
     struct error *err)
 {
@@ -83,11 +110,9 @@ int batches_read(const struct batches *batches, bool validation, int64_t step, i
     const int64_t mbs = spec->training.micro_batch_size, S = spec->data.sequence_length;
     int64_t first = validation ? (step - 1) * spec->training.global_batch_size : samples_before(spec, step);
     first += (micro_batch * batches->data_size + batches->data_rank) * mbs;
-    for (int64_t b = 0; b < mbs; b++) {
-        blend_read(validation ? batches->valid : batches->train, first + b, batches->row);
-        if (split_row(batches, first + b, tokens + b * S, targets + b * S, err) != 0)
+    for (int64_t b = 0; b < mbs; b++)
+        if (batches_sample(batches, validation, first + b, tokens + b * S, targets + b * S, err) != 0)
             return -1;
-    }
     return 0;
 }
 

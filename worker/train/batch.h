@@ -15,10 +15,15 @@ struct batches {
 };
 
 int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err);
+// One epoch of one split, in the order in which validation reads it, for a process that reads all of it (as `validation`). samples: how many.
+int batches_open_split(struct batches *batches, const struct job *job, enum data_split which, int64_t *samples, struct error *err);
 void batches_release(struct batches *batches);
 
 // How many micro batches of this rank make a step of that many samples.
 int64_t batches_micro_batches(const struct batches *batches, int64_t samples);
+
+// The sample at a position of the order: tokens and targets are (S).
+int batches_sample(const struct batches *batches, bool validation, int64_t position, int32_t *tokens, int32_t *targets, struct error *err);
 
 // tokens and targets are (B,S). step counts from 1; a validation "step" too. Tokens outside the vocabulary are an error of the data.
 int batches_read(const struct batches *batches, bool validation, int64_t step, int64_t micro_batch, int32_t *tokens, int32_t *targets,

@@ -1,0 +1,17 @@
+// A trained model by the path that a person names: a run directory, a checkpoint of one, or a directory of Hugging Face's.
+#pragma once
+#include "worker/train/job.h"
+
+struct trained {
+    struct job job;         // its spec is laid out for one process; of a directory of Hugging Face's, only the model section says something
+    bool ours;              // a run of ours: job.run, job.parts and the data keys are there
+    char *checkpoint;       // the directory that holds the weights
+    int64_t step;           // of the checkpoint; -1: not known
+};
+
+// step: of a run's checkpoint, 0 for the last complete one. A checkpoint of ours that is not complete is an error; its bytes are trusted.
+int trained_open(struct trained *trained, const char *path, int64_t step, struct error *err);
+void trained_release(struct trained *trained);
+
+// Whether tokens are bytes and the end of a document: of our byte tokenizer, or of one that was exported.
+bool trained_is_bytes(const struct trained *trained);
