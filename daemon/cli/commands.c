@@ -5,6 +5,7 @@
 
 extern const struct command command_cancel;
 extern const struct command command_compare;
+extern const struct command command_report;
 extern const struct command command_help;
 extern const struct command command_logs;
 extern const struct command command_ls;
@@ -22,6 +23,7 @@ extern const struct command command_wait;
 const struct command *const commands[] = {
     &command_cancel,
     &command_compare,
+    &command_report,
     &command_help,
     &command_logs,
     &command_ls,

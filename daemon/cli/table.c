@@ -47,6 +47,16 @@ void table_print(const struct table *table, FILE *out, int indent)
     }
 }
 
+void table_print_markdown(const struct table *table, FILE *out)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        bool last = (i + 1) % table->columns == 0;
+        fprintf(out, "%s %s%s", i % table->columns ? " |" : "|", table->cells[i], last ? " |\n" : "");
+        for (size_t column = 0; i + 1 == table->columns && column < table->columns; column++)
+            fprintf(out, "|%s%s", table->align[column] == 'r' ? "---:" : "---", column + 1 == table->columns ? "|\n" : "");
+    }
+}
+
 void table_release(struct table *table)
 {
     for (size_t i = 0; i < table->count; i++)

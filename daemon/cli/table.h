@@ -16,4 +16,5 @@ void table_init(struct table *table, const char *align);
 void table_cell(struct table *table, const char *text);          // next cell, cleaned for a terminal
 void table_row(struct table *table, const char *const *cells);   // as many as there are columns
 void table_print(const struct table *table, FILE *out, int indent);
+void table_print_markdown(const struct table *table, FILE *out);
 void table_release(struct table *table);

@@ -64,8 +64,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-// Over the last RECENT_STEPS steps up to `last`; fallback where none of them is a number.
-static double recent_median(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, double fallback)
+double recent_median(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, double fallback)
 {
     int64_t after = last > RECENT_STEPS ? last - RECENT_STEPS : -1;
     struct json *columns = series_read(daemon->series, row->run_id, &name, 1, after, INT64_MAX);

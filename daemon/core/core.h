@@ -124,3 +124,6 @@ void series_need(struct daemon *daemon, const struct run_row *row);         // i
 // The run that a person named, or a failed answer. Under the lock.
 int answer_run(struct daemon *daemon, const char *text, struct run_row *row, struct answer *answer);
 int answer_fail(struct answer *answer, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+// compare.c: of a metric over the last 2000 steps up to `last`; fallback where none of them is a number. Under the lock.
+double recent_median(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, double fallback);

@@ -212,6 +212,19 @@ static void get_compare(struct api *api, const struct request *request, const ch
     respond(response, &answer);
 }
 
+static void get_report(struct api *api, const struct request *request, const char *const *names, struct response *response)
+{
+    (void)names;
+    const char *project = target_argument(request->target, "project");
+    if (!project || !target_is_name(project)) {
+        response_error(response, 400, "a report needs a project: ?project=NAME");
+        return;
+    }
+    struct answer answer = {0};
+    daemon_report(api->daemon, project, &answer);
+    respond(response, &answer);
+}
+
 static void get_events(struct api *api, const struct request *request, const char *const *names, struct response *response)
 {
     (void)names;
@@ -274,6 +287,7 @@ const struct route api_routes[] = {
     {"POST", "/api/v1/runs/{project}/{name}/cancel", post_cancel},
     {"POST", "/api/v1/runs/{project}/{name}/retry", post_retry},
     {"GET", "/api/v1/compare", get_compare},
+    {"GET", "/api/v1/report", get_report},
     {"GET", "/api/v1/events", get_events},
     {"GET", "/metrics", get_prometheus},
 };
