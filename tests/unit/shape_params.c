@@ -240,13 +240,66 @@ static void test_initial_values(void **state)
     free(part);
 }
 
+// ---- weight decay ----
+
+// What decays, told here once more for every kind: matrices do, the embedding, the output layer, routers and gates of one row included;
+// norms and biases, the vectors, do not. A kind without a line here fails.
+static const struct { enum param_kind kind; bool decays; } decay_of[] = {
+    {PARAM_EMBEDDING, true}, {PARAM_POSITION, true}, {PARAM_LM_HEAD, true},
+    {PARAM_Q, true}, {PARAM_K, true}, {PARAM_V, true}, {PARAM_O, true},
+    {PARAM_GATE, true}, {PARAM_UP, true}, {PARAM_DOWN, true},
+    {PARAM_ROUTER, true}, {PARAM_EXPERT_GATE, true}, {PARAM_EXPERT_UP, true}, {PARAM_EXPERT_DOWN, true},
+    {PARAM_SHARED_GATE, true}, {PARAM_SHARED_UP, true}, {PARAM_SHARED_DOWN, true}, {PARAM_SHARED_ROUTER, true},
+    {PARAM_RESIDUAL_GATE, true}, {PARAM_RESIDUAL_UP, true}, {PARAM_RESIDUAL_DOWN, true}, {PARAM_RESIDUAL_COEFFICIENT, true},
+    {PARAM_ATTENTION_NORM, false}, {PARAM_MLP_NORM, false}, {PARAM_FINAL_NORM, false}, {PARAM_Q_NORM, false}, {PARAM_K_NORM, false},
+    {PARAM_ATTENTION_NORM_BIAS, false}, {PARAM_MLP_NORM_BIAS, false}, {PARAM_FINAL_NORM_BIAS, false},
+    {PARAM_Q_BIAS, false}, {PARAM_K_BIAS, false}, {PARAM_V_BIAS, false}, {PARAM_O_BIAS, false},
+    {PARAM_GATE_BIAS, false}, {PARAM_UP_BIAS, false}, {PARAM_DOWN_BIAS, false},
+    {PARAM_EXPERT_GATE_BIAS, false}, {PARAM_EXPERT_UP_BIAS, false}, {PARAM_EXPERT_DOWN_BIAS, false},
+};
+
+static void check_decay(void *context, const struct param *param)
+{
+    bool *seen = context, told = false;
+    for (size_t i = 0; i < sizeof decay_of / sizeof *decay_of; i++) {
+        if (decay_of[i].kind != param->kind)
+            continue;
+        told = true;
+        if (param->decay != decay_of[i].decays)
+            fail_msg("%s: decay is %d", param->name, param->decay);
+    }
+    if (!told)
+        fail_msg("%s: nobody says whether it decays", param->name);
+    bool vector = strstr(param->name, "norm.") || strstr(param->name, ".bias");
+    assert_int_equal(param->decay, !vector); // Megatron's rule: one dimension, or a name that ends in .bias
+    seen[param->kind] = true;
+}
+
+static void test_weight_decay_of_every_kind(void **state)
+{
+    (void)state;
+    bool seen[PARAM_KINDS] = {false};
+    struct spec spec = small(true);
+    spec.model.tied_embeddings = false;
+    spec.model.norm = NORM_LAYERNORM;
+    spec.model.position = POSITION_LEARNED;
+    spec.model.bias = spec.model.qk_norm = true;
+    spec.model.moe.layer_frequency = 2; // dense layers too
+    spec.model.moe.shared_expert_size = 32;
+    spec.model.moe.shared_expert_gate = spec.model.moe.residual = true;
+    param_walk(&spec, check_decay, seen);
+    for (size_t i = 0; i < PARAM_KINDS; i++)
+        if (!seen[i])
+            fail_msg("no tensor of kind %zu in a model that should have all", i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts_of_random_specs), cmocka_unit_test(test_counts_of_the_flagship),
         cmocka_unit_test(test_residency_partitions_experts), cmocka_unit_test(test_order_and_names),
         cmocka_unit_test(test_a_single_expert_still_has_a_decayed_router), cmocka_unit_test(test_philox_vectors),
-        cmocka_unit_test(test_initial_values),
+        cmocka_unit_test(test_initial_values), cmocka_unit_test(test_weight_decay_of_every_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
