@@ -41,8 +41,10 @@ with Bench() as bench:
     check("the loss of all layers is the mean of theirs", last["load_balancing_loss"],
           (last["moe/layer_00/load_balancing_loss"] + last["moe/layer_01/load_balancing_loss"]) / 2)
 
-    one = bench.make("one", resources={"threads_per_rank": 1})
-    two = bench.make("two", resources={"threads_per_rank": 2})
-    one.train()
-    two.train()
-    check("threads do not show in the bits", two.values("loss"), one.values("loss"))
+    wide = {"hidden_size": 128, "ffn_hidden_size": 256}  # so that there is work for two
+    for name, sections in {"dense": {"model": wide}, "moe": {"model": {**wide, "moe": {**MOE, "expert_ffn_hidden_size": 128}}}}.items():
+        one, two = (bench.make(f"threads-{n}", **sections, resources={"threads_per_rank": n}, checkpoint={"interval": 8}) for n in (1, 2))
+        one.train()
+        two.train()
+        check(f"{name}: threads do not show in the bits of any step", two.steps(), [{**line, "run": "threads-2"} if "run" in line else line for line in one.steps()])
+        check(f"{name}: nor in any tensor or moment at the end", two.tensors(8), one.tensors(8))

@@ -1,5 +1,7 @@
 """What the recorded numbers mean: learning rate, clipping, validation, tokens, and what happens when they stop being finite."""
+import json
 import math
+import struct
 
 from training import MOE, Bench, check, close
 
@@ -63,6 +65,62 @@ with Bench() as bench:
         step = wild.records("alert")[0]["step"]
         check(f"{name}: at the first such step", isinstance(losses[step - 1], str) and not any(isinstance(x, str) for x in losses[:step - 1]), True)
         check(f"{name}: the end is code 0", wild.records("end")[0]["code"], 0)
+
+    # Gradients that overflow under a loss that does not: weights that amplify on the way back.
+    def scale_tensor(path, name, factor):
+        raw = bytearray(path.read_bytes())
+        size = int.from_bytes(raw[:8], "little")
+        begin, end = json.loads(raw[8:8 + size])[name]["data_offsets"]
+        at = slice(8 + size + begin, 8 + size + end)
+        values = struct.unpack(f"<{(end - begin) // 4}f", raw[at])
+        raw[at] = struct.pack(f"<{len(values)}f", *[v * factor for v in values])
+        path.write_bytes(raw)
+
+    seed = bench.make("seed", training={"iterations": 1}, model={"tied_embeddings": False}, checkpoint={"interval": 1})
+    seed.train()
+    weights = seed.directory / "checkpoints" / "step-0000001"
+    (weights / "complete.json").unlink()  # edited: nobody vouches for it
+    scale_tensor(weights / "model.safetensors", "model.norm.weight", 1e37)
+    scale_tensor(weights / "model.safetensors", "model.embed_tokens.weight", 1e-4)
+    steep = bench.make("steep", origin={"run_directory": None, "checkpoint": str(weights), "step": 0}, training={"iterations": 3},
+                       model={"tied_embeddings": False, "norm_epsilon": 1e-30})
+    steep.train()
+    check("a finite loss with gradients that are not", isinstance(steep.values("loss")[0], float) and steep.values("grad_norm")[0] in ("NaN", "Infinity"), True)
+    check("is an event of its own, once, before that of the loss", [(e["event"], e["step"]) for e in steep.records("event")],
+          [("non_finite_gradients", 1), ("non_finite_loss", 2)])
+    check("with an alert each", [(a["level"], a["title"]) for a in steep.records("alert")], [("error", "non-finite gradients"), ("error", "non-finite loss")])
+    check("and training goes on", sorted(steep.metrics()), [1, 2, 3])
+
+    # A batch ramp: samples of each step, without a gap or a repeat, in the order of a run without one.
+    ramp = bench.make("ramp", training={"iterations": 12, "rampup_batch_size": {"start": 2, "increment": 2, "samples": 30},
+                                        "validation": {"interval": 12, "iterations": 2}})
+    ramp.train()
+    sizes = [2] * 5 + [4] * 3 + [6] * 2 + [8] * 2  # 10 samples a stage, each ended by the step that reaches it: 10, 22, 34
+    check("ramp: tokens", ramp.values("tokens"), [32 * sum(sizes[:n]) for n in range(1, 13)])
+    closeness = [m["tokens_per_second"] * m["step_time_ms"] / 1e3 for m in ramp.metrics().values()]
+    close("ramp: throughput is of the step's own tokens", closeness, [size * 32.0 for size in sizes], 1e-9)
+    aligned = bench.make("aligned", training={"iterations": 7, "global_batch_size": 4, "validation": {"interval": 7, "iterations": 2},
+                                              "rampup_batch_size": {"start": 2, "increment": 2, "samples": 8}})
+    twos, fours = (bench.make(f"plain-{n}", training={"iterations": 7, "global_batch_size": n, "validation": {"interval": 7, "iterations": 2}}) for n in (2, 4))
+    for run in (aligned, twos, fours):
+        run.train()
+    samples = lambda run: [line["samples_sha256"] for line in run.records("data")]
+    check("ramp: its samples are those of batches of 2, then, without a gap or a repeat, those of batches of 4", samples(aligned),
+          samples(twos)[:4] + samples(fours)[2:5])
+    check("ramp: a step averages over its own micro batches", (aligned.values("loss")[:4], aligned.values("grad_norm")[:4]),
+          (twos.values("loss")[:4], twos.values("grad_norm")[:4]))
+    still = {"optimizer": {"weight_decay": 0}, "learning_rate": {"schedule": "constant", "peak": 1e-30}, "global_batch_size": 4,
+             "validation": {"interval": 1, "iterations": 2}}
+    ramped = bench.make("ramped", training={**still, "iterations": 6, "rampup_batch_size": {"start": 2, "increment": 2, "samples": 8}})
+    plain4 = bench.make("plain4", training={**still, "iterations": 6})
+    ramped.train()
+    plain4.train()
+    check("ramp: validation has the full batch all along", set(ramped.values("validation_loss")), set(plain4.values("validation_loss")))
+    both = bench.make("both", resources={"ranks_per_node": 2}, training={"iterations": 12, "micro_batch_size": 1, "validation": {"interval": 12, "iterations": 2},
+                                                                       "rampup_batch_size": {"start": 2, "increment": 2, "samples": 30}})
+    both.train()
+    check("ramp over 2 ranks: the same samples", samples(both), samples(ramp))
+    close("ramp over 2 ranks: the same losses", both.values("loss"), ramp.values("loss"), 1e-5)
 
     sparse = bench.make("sparse", logging={"interval": 3})
     sparse.train()

@@ -10,7 +10,7 @@ enum { SAY_SECONDS = 2 };
 
 int journal_open(struct journal *journal, const struct job *job, struct error *err)
 {
-    *journal = (struct journal){.job = job, .loss_is_finite = true};
+    *journal = (struct journal){.job = job, .loss_is_finite = true, .norm_is_finite = true};
     journal->writer = record_writer_open(job->run_directory, job->attempt, job->project, job->name, job->run_id, err);
     if (!journal->writer)
         return -1;
@@ -44,19 +44,28 @@ int journal_start(struct journal *journal, struct json *worker, int64_t resumed,
     return status;
 }
 
-static int note_loss(struct journal *journal, int64_t step, double loss, struct error *err)
+static int warn(struct journal *journal, int64_t step, const char *event, const char *title, const char *what, double value, struct error *err)
 {
-    bool was = journal->loss_is_finite;
-    journal->loss_is_finite = isfinite(loss);
-    if (!was || journal->loss_is_finite)
-        return 0;
-    char *text = string_format("the loss of step %lld is %s; training goes on", (long long)step, isnan(loss) ? "NaN" : "infinite");
-    int status = record_event(journal->writer, step, "non_finite_loss", text, err);
+    char *text = string_format("the %s of step %lld is %s; training goes on", what, (long long)step, isnan(value) ? "NaN" : "infinite");
+    int status = record_event(journal->writer, step, event, text, err);
     if (status == 0)
-        status = record_alert(journal->writer, step, "error", "non-finite loss", text, err);
+        status = record_alert(journal->writer, step, "error", title, text, err);
     fprintf(stderr, "step %lld: %s\n", (long long)step, text);
     free(text);
     return status;
+}
+
+// Once, where it begins. A loss that is not finite has such gradients too: one sentence says it.
+static int note_finiteness(struct journal *journal, int64_t step, const struct step_result *result, struct error *err)
+{
+    bool loss_was = journal->loss_is_finite, norm_was = journal->norm_is_finite;
+    journal->loss_is_finite = isfinite(result->loss);
+    journal->norm_is_finite = isfinite(result->gradient_norm);
+    if (!journal->loss_is_finite)
+        return loss_was ? warn(journal, step, "non_finite_loss", "non-finite loss", "loss", result->loss, err) : 0;
+    if (!journal->norm_is_finite && norm_was)
+        return warn(journal, step, "non_finite_gradients", "non-finite gradients", "gradient norm", result->gradient_norm, err);
+    return 0;
 }
 
 // At most one line in two seconds, and the first, the last and every validated step.
@@ -103,7 +112,7 @@ int journal_step(struct journal *journal, int64_t step, const struct step_result
     }
     if (logged && record_metrics(journal->writer, step, step_metrics(result, spec), err) != 0)
         return -1;
-    if (note_loss(journal, step, result->loss, err) != 0)
+    if (note_finiteness(journal, step, result, err) != 0)
         return -1;
     say(journal, step, result);
     return 0;
