@@ -20,7 +20,8 @@ void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const 
         .B = (size_t)d.B, .S = (size_t)d.S, .T = (size_t)(d.B * d.S / layout->cp), .C = (size_t)d.C, .H = (size_t)d.H, .G = (size_t)d.G,
         .D = (size_t)d.D, .A = heads, .Q = heads + 2 * groups * (size_t)d.D, .V = (size_t)d.V, .F = (size_t)d.F / tp,
         .gates = d.gated ? 2 : 1, .layers = (size_t)d.L, .any_dense = d.moe_layers < d.L, .routing = routing, .ep = (size_t)layout->ep,
-        .etp = (size_t)layout->etp,
+        .etp = (size_t)layout->etp, .centred = spec->model.norm == NORM_LAYERNORM, .Z = (size_t)spec->model.moe.shared_expert_size / tp,
+        .Y = spec->model.moe.residual ? (size_t)d.X / tp : 0, .shared_gate = spec->model.moe.shared_expert_gate,
     };
     s.t = s.T / (spec->parallelism.sequence ? tp : 1);
     s.loss_rows = spec->engine == ENGINE_NATIVE ? smaller(s.T, rows ? rows : 1) : s.T; // the others hold all logits at once
@@ -35,6 +36,8 @@ struct model_sizes model_sizes_of(const struct model_sizes *sizes, size_t expert
     s.E = experts;
     s.local = experts / s.ep;
     s.exchanged = experts > 0 && s.ep > 1;
+    if (!experts)
+        s.Z = s.Y = 0;
     s.R = !experts ? 0 : s.etp * (s.routing == ROUTING_WORST ? s.ep * s.t * smaller(s.K, s.local) : s.t * s.K);
     return s;
 }

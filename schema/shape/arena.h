@@ -12,8 +12,11 @@ enum arena_routing { ROUTING_BALANCED, ROUTING_WORST }; // rows that reach a ran
 struct model_sizes {
     size_t B, S, T, C, H, G, D, A, Q, V, F; // A = H·D, Q = (H + 2G)·D, F ffn width of dense layers; A, Q, F: this rank's part (TP)
     size_t t;                       // tokens that norms, residuals and the router see: fewer than T with sequence parallelism
+    bool centred;                   // layer norm: means are kept beside the inverse deviations
     size_t gates;                   // matrices before the activation: 2 (gate, up) with SwiGLU, else 1
     size_t E, K, local, R, X;       // of a MoE layer: experts, top-k, experts of this rank, rows at most, width; E 0 in a dense layer
+    size_t Z, Y;                    // of a MoE layer: width of its shared expert and of its dense branch; 0: none
+    bool shared_gate;               // the shared expert is weighed by a gate
     size_t layers, loss_rows;
     bool any_dense, exchanged;      // exchanged: rows travel between ranks
     enum arena_routing routing;

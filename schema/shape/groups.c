@@ -149,9 +149,10 @@ int layout_from_spec(struct layout *layout, const struct spec *spec, struct erro
     if (l.world % (l.etp * l.ep * l.pp) != 0)
         return error_set(err, "%lld ranks cannot be split into expert tensor %lld x expert %lld x pipeline %lld", (long long)l.world,
             (long long)l.etp, (long long)l.ep, (long long)l.pp);
-    if (spec->model.moe.experts % l.ep != 0)
-        return error_set(err, "%lld experts cannot be split over expert parallelism %lld", (long long)spec->model.moe.experts,
-            (long long)l.ep);
+    for (int64_t layer = 0; layer < spec->model.layers; layer++)
+        if (spec_layer_experts(spec, layer) % l.ep != 0)
+            return error_set(err, "%lld experts cannot be split over expert parallelism %lld", (long long)spec_layer_experts(spec, layer),
+                (long long)l.ep);
     l.dp = l.world / (l.tp * l.cp * l.pp);
     l.edp = l.world / (l.etp * l.ep * l.pp);
     *layout = l;

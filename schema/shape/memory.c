@@ -36,7 +36,7 @@ static int64_t tensor_parts(const struct param *param, const struct spec *spec, 
     switch (param->kind) {
     case PARAM_EMBEDDING: case PARAM_LM_HEAD: case PARAM_Q: case PARAM_O: case PARAM_Q_BIAS: case PARAM_GATE: case PARAM_UP:
     case PARAM_DOWN: case PARAM_GATE_BIAS: case PARAM_UP_BIAS: case PARAM_SHARED_GATE: case PARAM_SHARED_UP: case PARAM_SHARED_DOWN:
-    case PARAM_RESIDUAL_GATE: case PARAM_RESIDUAL_UP: case PARAM_RESIDUAL_DOWN:
+    case PARAM_RESIDUAL_GATE: case PARAM_RESIDUAL_UP: case PARAM_RESIDUAL_DOWN: case PARAM_RESIDUAL_GATE_BIAS: case PARAM_RESIDUAL_UP_BIAS:
         return layout->tp;
     case PARAM_K: case PARAM_V: case PARAM_K_BIAS: case PARAM_V_BIAS:
         return groups < layout->tp ? groups : layout->tp;

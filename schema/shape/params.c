@@ -64,6 +64,10 @@ static const char *const names[PARAM_KINDS] = { // behind "model.layers.N." wher
     [PARAM_RESIDUAL_GATE] = "block_sparse_moe.residual.gate_proj.weight",
     [PARAM_RESIDUAL_UP] = "block_sparse_moe.residual.up_proj.weight",
     [PARAM_RESIDUAL_DOWN] = "block_sparse_moe.residual.down_proj.weight",
+    [PARAM_RESIDUAL_GATE_BIAS] = "block_sparse_moe.residual.gate_proj.bias",
+    [PARAM_RESIDUAL_UP_BIAS] = "block_sparse_moe.residual.up_proj.bias",
+    [PARAM_RESIDUAL_DOWN_BIAS] = "block_sparse_moe.residual.down_proj.bias",
+    [PARAM_RESIDUAL_COEFFICIENT_BIAS] = "block_sparse_moe.coefficient.bias",
     [PARAM_RESIDUAL_COEFFICIENT] = "block_sparse_moe.coefficient.weight",
     [PARAM_EXPERT_GATE] = "w1.weight", // behind "block_sparse_moe.experts.J."
     [PARAM_EXPERT_UP] = "w3.weight",
@@ -153,8 +157,8 @@ static void attention(const struct walk *walk)
     }
 }
 
-// An FFN without bias: gate (if gated), up, down; `gate` is the first of three kinds in that order.
-static void plain_ffn(const struct walk *walk, enum param_kind gate, enum param_kind up, enum param_kind down, int64_t width)
+// An FFN: gate (if gated), up, down.
+static void ffn(const struct walk *walk, enum param_kind gate, enum param_kind up, enum param_kind down, int64_t width)
 {
     if (walk->d.gated)
         matrix(walk, gate, -1, width, walk->d.C);
@@ -162,13 +166,12 @@ static void plain_ffn(const struct walk *walk, enum param_kind gate, enum param_
     matrix(walk, down, -1, walk->d.C, width);
 }
 
-static void dense_ffn(const struct walk *walk)
+static void ffn_biases(const struct walk *walk, enum param_kind gate, enum param_kind up, enum param_kind down, int64_t width)
 {
-    plain_ffn(walk, PARAM_GATE, PARAM_UP, PARAM_DOWN, walk->d.F);
     if (walk->d.gated)
-        bias(walk, PARAM_GATE_BIAS, -1, walk->d.F);
-    bias(walk, PARAM_UP_BIAS, -1, walk->d.F);
-    bias(walk, PARAM_DOWN_BIAS, -1, walk->d.C);
+        bias(walk, gate, -1, width);
+    bias(walk, up, -1, width);
+    bias(walk, down, -1, walk->d.C);
 }
 
 static void experts(const struct walk *walk, int64_t count)
@@ -185,8 +188,9 @@ static void experts(const struct walk *walk, int64_t count)
         if (d->gated)
             bias(walk, PARAM_EXPERT_GATE_BIAS, e, d->X);
         bias(walk, PARAM_EXPERT_UP_BIAS, e, d->X);
-        bias(walk, PARAM_EXPERT_DOWN_BIAS, e, d->C);
     }
+    for (int64_t e = 0; e < count; e++)
+        bias(walk, PARAM_EXPERT_DOWN_BIAS, e, d->C);
 }
 
 static void moe_ffn(const struct walk *walk, int64_t count)
@@ -195,12 +199,14 @@ static void moe_ffn(const struct walk *walk, int64_t count)
     matrix(walk, PARAM_ROUTER, -1, count, walk->d.C);
     experts(walk, count);
     if (moe->shared_expert_size > 0)
-        plain_ffn(walk, PARAM_SHARED_GATE, PARAM_SHARED_UP, PARAM_SHARED_DOWN, moe->shared_expert_size);
+        ffn(walk, PARAM_SHARED_GATE, PARAM_SHARED_UP, PARAM_SHARED_DOWN, moe->shared_expert_size);
     if (moe->shared_expert_size > 0 && moe->shared_expert_gate)
         matrix(walk, PARAM_SHARED_ROUTER, -1, 1, walk->d.C);
     if (moe->residual) {
-        plain_ffn(walk, PARAM_RESIDUAL_GATE, PARAM_RESIDUAL_UP, PARAM_RESIDUAL_DOWN, walk->d.X);
+        ffn(walk, PARAM_RESIDUAL_GATE, PARAM_RESIDUAL_UP, PARAM_RESIDUAL_DOWN, walk->d.X);
+        ffn_biases(walk, PARAM_RESIDUAL_GATE_BIAS, PARAM_RESIDUAL_UP_BIAS, PARAM_RESIDUAL_DOWN_BIAS, walk->d.X);
         matrix(walk, PARAM_RESIDUAL_COEFFICIENT, -1, 2, walk->d.C);
+        bias(walk, PARAM_RESIDUAL_COEFFICIENT_BIAS, -1, 2);
     }
 }
 
@@ -214,10 +220,12 @@ void param_walk(const struct spec *spec, void (*take)(void *context, const struc
         attention(&walk);
         norm(&walk, PARAM_MLP_NORM, PARAM_MLP_NORM_BIAS);
         int64_t count = spec_layer_experts(spec, walk.layer);
-        if (count > 0)
+        if (count > 0) {
             moe_ffn(&walk, count);
-        else
-            dense_ffn(&walk);
+            continue;
+        }
+        ffn(&walk, PARAM_GATE, PARAM_UP, PARAM_DOWN, walk.d.F);
+        ffn_biases(&walk, PARAM_GATE_BIAS, PARAM_UP_BIAS, PARAM_DOWN_BIAS, walk.d.F);
     }
     walk.layer = -1;
     norm(&walk, PARAM_FINAL_NORM, PARAM_FINAL_NORM_BIAS);
@@ -229,6 +237,7 @@ void param_walk(const struct spec *spec, void (*take)(void *context, const struc
 
 struct filling {
     struct param_table *table;
+    const struct spec *spec;
     size_t capacity;
 };
 
@@ -242,8 +251,8 @@ static void add_item(void *context, const struct param *param)
     }
     struct param *item = &table->items[table->count++];
     *item = *param;
-    item->resident =
-        item->expert < 0 || (item->expert >= table->first_expert && item->expert < table->first_expert + table->local_experts);
+    int64_t local = layer_local_experts(table, filling->spec, item->layer);
+    item->resident = item->expert < 0 || item->expert / local == table->ep_rank;
     if (!item->resident)
         return;
     size_t *end = item->expert < 0 ? &table->dense_elements : &table->expert_elements;
@@ -253,11 +262,28 @@ static void add_item(void *context, const struct param *param)
 
 void param_table_init(struct param_table *table, const struct spec *spec, int64_t ep_rank, int64_t ep_size)
 {
-    assert(ep_size > 0 && ep_rank >= 0 && ep_rank < ep_size && spec->model.moe.experts % ep_size == 0);
-    *table = (struct param_table){.local_experts = spec->model.moe.experts / ep_size};
-    table->first_expert = ep_rank * table->local_experts;
-    struct filling filling = {.table = table};
+    assert(ep_size > 0 && ep_rank >= 0 && ep_rank < ep_size);
+    for (int64_t layer = 0; layer < spec->model.layers; layer++)
+        assert(spec_layer_experts(spec, layer) % ep_size == 0);
+    *table = (struct param_table){.ep_rank = ep_rank, .ep_size = ep_size};
+    struct filling filling = {.table = table, .spec = spec};
     param_walk(spec, add_item, &filling);
+}
+
+int64_t layer_local_experts(const struct param_table *table, const struct spec *spec, int64_t layer)
+{
+    return layer < 0 ? 0 : spec_layer_experts(spec, layer) / table->ep_size;
+}
+
+bool param_is_expert(enum param_kind kind)
+{
+    switch (kind) {
+    case PARAM_EXPERT_GATE: case PARAM_EXPERT_UP: case PARAM_EXPERT_DOWN: case PARAM_EXPERT_GATE_BIAS: case PARAM_EXPERT_UP_BIAS:
+    case PARAM_EXPERT_DOWN_BIAS:
+        return true;
+    default:
+        return false;
+    }
 }
 
 void param_table_release(struct param_table *table)

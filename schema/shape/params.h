@@ -5,7 +5,7 @@
 // Order: embed_tokens; then for each layer input_layernorm, q_proj, k_proj, v_proj, o_proj, post_attention_layernorm, then either
 // gate_proj, up_proj, down_proj or the router's gate followed by (w1, w3) of each expert and then w2 of each expert; then norm; then
 // lm_head where embeddings are not tied. So q|k|v, gate|up and all experts' w1|w3 lie side by side in one segment and can be used as one
-// fused matrix. Tensors that only some specs have (biases, norms of queries and keys, learned positions, shared and residual experts) stand
+// fused matrix; likewise the biases: gate|up of each expert, then down of each. Tensors that only some specs have (biases, norms of queries and keys, learned positions, shared and residual experts) stand
 // behind those of their block; with GELU there is no gate.
 #pragma once
 #include "schema/spec/spec.h"
@@ -15,9 +15,9 @@
 enum param_kind {
     PARAM_EMBEDDING, PARAM_ATTENTION_NORM, PARAM_Q, PARAM_K, PARAM_V, PARAM_O, PARAM_MLP_NORM, PARAM_GATE, PARAM_UP, PARAM_DOWN,
     PARAM_ROUTER, PARAM_EXPERT_GATE, PARAM_EXPERT_UP, PARAM_EXPERT_DOWN, PARAM_FINAL_NORM, PARAM_LM_HEAD,
-    // Planned and counted, not run by this build:
     PARAM_POSITION, PARAM_Q_NORM, PARAM_K_NORM, PARAM_SHARED_GATE, PARAM_SHARED_UP, PARAM_SHARED_DOWN, PARAM_SHARED_ROUTER,
     PARAM_RESIDUAL_GATE, PARAM_RESIDUAL_UP, PARAM_RESIDUAL_DOWN, PARAM_RESIDUAL_COEFFICIENT,
+    PARAM_RESIDUAL_GATE_BIAS, PARAM_RESIDUAL_UP_BIAS, PARAM_RESIDUAL_DOWN_BIAS, PARAM_RESIDUAL_COEFFICIENT_BIAS,
     PARAM_ATTENTION_NORM_BIAS, PARAM_Q_BIAS, PARAM_K_BIAS, PARAM_V_BIAS, PARAM_O_BIAS, PARAM_MLP_NORM_BIAS, PARAM_GATE_BIAS, PARAM_UP_BIAS,
     PARAM_DOWN_BIAS, PARAM_EXPERT_GATE_BIAS, PARAM_EXPERT_UP_BIAS, PARAM_EXPERT_DOWN_BIAS, PARAM_FINAL_NORM_BIAS,
     PARAM_KINDS
@@ -54,12 +54,14 @@ struct param_table {
     size_t count;
     size_t dense_elements;  // sizes of this rank's two segments
     size_t expert_elements;
-    int64_t local_experts;  // E / EP; 0 for a dense model
-    int64_t first_expert;   // of this rank
+    int64_t ep_rank, ep_size; // whose table this is: of a layer's experts, an ep_size-th is resident
 };
 
 // Builds the table as the rank with expert-parallel index ep_rank of ep_size sees it (0 of 1: everything resident).
 void param_table_init(struct param_table *table, const struct spec *spec, int64_t ep_rank, int64_t ep_size);
+// How many of a layer's experts a rank holds (0: the layer is dense); the first one of this rank is ep_rank times as many.
+int64_t layer_local_experts(const struct param_table *table, const struct spec *spec, int64_t layer);
+bool param_is_expert(enum param_kind kind); // whether tensors of the kind belong to one expert
 void param_table_release(struct param_table *table);
 
 // The item of that kind in that layer (expert -1 for dense kinds); aborts if there is none: a caller's mistake.

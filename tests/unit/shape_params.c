@@ -94,8 +94,9 @@ static void test_residency_partitions_experts(void **state)
             struct param_table table;
             param_table_init(&table, &spec, rank, ranks);
             assert_int_equal(table.count, all.count);
-            assert_int_equal(table.local_experts * ranks, spec.model.moe.experts);
-            assert_int_equal(table.first_expert, rank * table.local_experts);
+            for (int64_t layer = 0; layer < spec.model.layers; layer++)
+                assert_int_equal(layer_local_experts(&table, &spec, layer) * ranks, spec_layer_experts(&spec, layer));
+            assert_true(table.ep_rank == rank && table.ep_size == ranks);
             assert_int_equal(table.dense_elements, all.dense_elements);
             assert_int_equal(table.expert_elements * (size_t)ranks, all.expert_elements);
             size_t dense = 0, expert = 0;

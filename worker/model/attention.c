@@ -9,8 +9,7 @@ void attention_block_forward(struct model *model, size_t layer)
     const struct model_sizes *s = &a->sizes;
     double base = model->spec->model.rope_base;
 
-    ops->rmsnorm_forward(l->normed_attention, l->rstd_attention, l->x, layer_weight(model, PARAM_ATTENTION_NORM, layer), s->T, s->C,
-        model->spec->model.norm_epsilon);
+    norm_forward(model, PARAM_ATTENTION_NORM, (int64_t)layer, l->normed_attention, l->mean_attention, l->rstd_attention, l->x);
     ops->linear_forward(l->qkv, l->normed_attention, layer_weight(model, PARAM_Q, layer), s->T, s->Q, s->C);
     ops->rope(l->qkv, s->T, s->Q, 0, s->H + s->G, s->D, s->S, base, +1);
     ops->attention_forward(l->attention, l->lse, l->qkv, s->B, s->S, s->H, s->G, s->D);
@@ -32,6 +31,5 @@ void attention_block_backward(struct model *model, size_t layer)
     ops->rope(a->dqkv, s->T, s->Q, 0, s->H + s->G, s->D, s->S, base, -1);
     ops->linear_dweight(layer_gradient(model, PARAM_Q, layer), a->dqkv, l->normed_attention, s->T, s->Q, s->C);
     ops->linear_dinput(a->dnormed, a->dqkv, layer_weight(model, PARAM_Q, layer), s->T, s->Q, s->C);
-    ops->rmsnorm_backward(a->dx, layer_gradient(model, PARAM_ATTENTION_NORM, layer), a->dnormed, l->x,
-        layer_weight(model, PARAM_ATTENTION_NORM, layer), l->rstd_attention, s->T, s->C);
+    norm_backward(model, PARAM_ATTENTION_NORM, (int64_t)layer, l->x, l->mean_attention, l->rstd_attention);
 }

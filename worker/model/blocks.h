@@ -22,11 +22,44 @@ void attention_block_backward(struct model *model, size_t layer);
 void mlp_block_forward(struct model *model, size_t layer, void *out);
 void mlp_block_backward(struct model *model, size_t layer);
 
-// The two kinds of ffn over normed_mlp. Forward writes out = x_mid + ffn; backward writes activations->dnormed from dx.
-void ffn_forward(struct model *model, size_t layer, void *out);
-void ffn_backward(struct model *model, size_t layer);
+// Experts over normed_mlp, with all that stands beside them. Forward writes out = x_mid + moe; backward writes activations->dnormed from dx.
 void moe_forward(struct model *model, size_t layer, void *out);
 void moe_backward(struct model *model, size_t layer);
+
+// RMSNorm or layer norm, as the spec says; `weight` is one of PARAM_ATTENTION_NORM, PARAM_MLP_NORM and, with layer -1, PARAM_FINAL_NORM.
+// Backward adds to activations->dx from activations->dnormed. mean: NULL with RMSNorm.
+void norm_forward(struct model *model, enum param_kind weight, int64_t layer, void *out, void *mean, void *rstd, const void *x);
+void norm_backward(struct model *model, enum param_kind weight, int64_t layer, const void *x, const void *mean, const void *rstd);
+
+// What stands between the matrices of an FFN of this width, over rows: SwiGLU of (rows, 2·width), or GELU of (rows, width); scale as there.
+void activation_forward(struct model *model, void *out, const void *gate_up, const void *scale, size_t rows, size_t width);
+void activation_backward(struct model *model, void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale,
+    size_t rows, size_t width);
+// The first matrix of an FFN is gate|up, or up where nothing gates: the kind that it begins with.
+enum param_kind first_matrix(const struct model *model, enum param_kind gate, enum param_kind up);
+
+// A dense FFN over normed_mlp: a layer's own, a shared expert, the dense branch of a residual MoE.
+struct ffn {
+    enum param_kind first, down, first_bias, down_bias;
+    bool biased;
+    size_t width;
+    void *gate_up, *act;
+    void *scale;            // (T): factors of the whole output, biases included; NULL: 1
+};
+// out(T,C) = scale · ffn(normed_mlp).
+void ffn_forward(struct model *model, size_t layer, const struct ffn *ffn, void *out);
+// out(T,C) = the gradient of normed_mlp, from activations->dx; dscale(T) if scale; dgate_up and dact are room to work in.
+void ffn_backward(struct model *model, size_t layer, const struct ffn *ffn, void *out, void *dscale, void *dgate_up, void *dact);
+
+// Beside a layer's experts: a shared expert, and the dense branch of a residual MoE, which shares the token with the experts by a learned
+// softmax over two (DeepSpeed's coefficient).
+// The weights of the chosen experts (T,K) as they are sent: probs, times the experts' share.
+const void *branches_probs(struct model *model, size_t layer);
+// residual(T,C) + what the branches give; residual where there are none.
+const void *branches_forward(struct model *model, size_t layer, const void *residual);
+// exchange.dprobs, the gradient of what was sent, becomes that of probs.
+void branches_probs_backward(struct model *model, size_t layer);
+void branches_backward(struct model *model, size_t layer); // exchange.drouter +=
 
 // The experts' products over their rows (R,K) or gradients (R,N), as in the grouped operations of worker/device/device.h; N and K are an
 // expert's matrix.

@@ -30,11 +30,9 @@ double loss_forward(struct model *model, size_t counted)
 {
     struct activations *a = model->activations;
     size_t T = a->sizes.T;
-    const struct param *norm = param_find(&model->table, PARAM_FINAL_NORM, -1, -1);
     double factor = counted ? a->gradient_factor / (double)counted : 0;
 
-    model->device->ops->rmsnorm_forward(a->normed_final, a->rstd_final, a->x_out, model_param(model, norm), T, a->sizes.C,
-        model->spec->model.norm_epsilon);
+    norm_forward(model, PARAM_FINAL_NORM, -1, a->normed_final, a->mean_final, a->rstd_final, a->x_out);
     for (size_t first = 0; first < T; first += a->sizes.loss_rows) {
         size_t rows = T - first < a->sizes.loss_rows ? T - first : a->sizes.loss_rows;
         loss_chunk(model, first, rows, factor);
@@ -48,8 +46,7 @@ void loss_backward(struct model *model)
     const struct device *device = model->device;
     struct activations *a = model->activations;
     size_t T = a->sizes.T, C = a->sizes.C;
-    const struct param *norm = param_find(&model->table, PARAM_FINAL_NORM, -1, -1);
 
     device->memory->zero(a->dx, T * C * device->real_bytes);
-    device->ops->rmsnorm_backward(a->dx, model_gradient(model, norm), a->dnormed, a->x_out, model_param(model, norm), a->rstd_final, T, C);
+    norm_backward(model, PARAM_FINAL_NORM, -1, a->x_out, a->mean_final, a->rstd_final);
 }

@@ -17,8 +17,10 @@ static int check_layout(const struct spec *spec, const struct parallel *parallel
     const struct layout *layout = &parallel->layout;
     if (layout->tp != 1 || layout->pp != 1 || layout->cp != 1)
         return error_set(err, "this build cannot split a model over tensor, pipeline or context parallel ranks yet");
-    if (spec_is_moe(spec) && spec->model.moe.experts % layout->ep != 0)
-        return error_set(err, "%" PRId64 " experts cannot be spread over %" PRId64 " expert-parallel ranks", spec->model.moe.experts, layout->ep);
+    for (int64_t layer = 0; layer < spec->model.layers; layer++)
+        if (spec_layer_experts(spec, layer) % layout->ep != 0)
+            return error_set(err, "%" PRId64 " experts cannot be spread over %" PRId64 " expert-parallel ranks",
+                spec_layer_experts(spec, layer), layout->ep);
     return 0;
 }
 
@@ -150,8 +152,9 @@ void model_refresh_weights(struct model *model)
 
 static const struct param *layer_param(const struct model *model, enum param_kind kind, size_t layer)
 {
-    bool expert = kind == PARAM_EXPERT_GATE || kind == PARAM_EXPERT_UP || kind == PARAM_EXPERT_DOWN;
-    return param_find(&model->table, kind, (int64_t)layer, expert ? model->table.first_expert : -1);
+    const struct param_table *table = &model->table;
+    int64_t first = table->ep_rank * layer_local_experts(table, model->spec, (int64_t)layer);
+    return param_find(table, kind, (int64_t)layer, param_is_expert(kind) ? first : -1);
 }
 
 void *layer_weight(const struct model *model, enum param_kind kind, size_t layer)

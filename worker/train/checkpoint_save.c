@@ -153,10 +153,11 @@ static struct json *weight_map(const struct training_state *state)
 {
     const struct param_table *table = &state->model->table;
     struct json *index = js_object(), *metadata = js_object(), *map = js_object();
-    int64_t ep = state->model->parallel->ep->size, local = table->local_experts, total = 0;
+    int64_t ep = state->model->parallel->ep->size, total = 0;
     char name[FILE_NAME];
     for (size_t i = 0; i < table->count; i++) {
         const struct param *param = &table->items[i];
+        int64_t local = layer_local_experts(table, state->model->spec, param->layer);
         file_name(name, "model", param->expert >= 0 ? 2 + param->expert / local : 1, 1 + ep);
         js_set(map, param->name, js_string(name));
         total += (int64_t)(param_elements(param) * sizeof(float));

@@ -85,7 +85,7 @@ static struct json *table_json(const struct spec *spec, const struct layout *lay
         total += (int64_t)table.expert_elements + (ep == 0 ? (int64_t)table.dense_elements : 0);
         js_set(rank, "dense", js_integer((int64_t)table.dense_elements));
         js_set(rank, "experts", js_integer((int64_t)table.expert_elements));
-        js_set(rank, "local_experts", js_integer(table.local_experts));
+        js_set(rank, "local_experts", js_integer(spec->model.moe.experts / layout->ep)); // of the layer with most
         js_append(ranks, rank);
         param_table_release(&table);
     }

@@ -21,8 +21,7 @@ void step_result_release(struct step_result *result)
 
 bool layer_has_experts(const struct spec *spec, int64_t layer)
 {
-    int64_t every = spec->model.moe.layer_frequency;
-    return spec_is_moe(spec) && (every <= 1 || layer % every == 0);
+    return spec_layer_experts(spec, layer) > 0;
 }
 
 static double mean_balance(const struct step_result *result, const struct spec *spec)
@@ -40,9 +39,10 @@ static double mean_balance(const struct step_result *result, const struct spec *
 
 static void add_layer(struct json *metrics, const struct step_result *result, const struct spec *spec, int64_t layer)
 {
-    int64_t E = spec->model.moe.experts, sum = 0, largest = 0, smallest = INT64_MAX;
-    for (int64_t e = 0; e < E; e++) {
-        int64_t count = result->counts[layer * E + e];
+    int64_t sum = 0, largest = 0, smallest = INT64_MAX;
+    const int64_t *counts = result->counts + layer * spec->model.moe.experts; // a row has room for the most experts of any layer
+    for (int64_t e = 0; e < spec_layer_experts(spec, layer); e++) {
+        int64_t count = counts[e];
         sum += count;
         largest = count > largest ? count : largest;
         smallest = count < smallest ? count : smallest;
@@ -90,7 +90,7 @@ struct json *step_expert_load(const struct step_result *result, const struct spe
     int64_t E = spec->model.moe.experts;
     for (int64_t layer = 0; layer < spec->model.layers; layer++) {
         struct json *counts = js_array();
-        for (int64_t e = 0; e < E && layer_has_experts(spec, layer); e++)
+        for (int64_t e = 0; e < spec_layer_experts(spec, layer); e++)
             js_append(counts, js_integer(result->counts[layer * E + e]));
         js_append(layers, counts);
     }
