@@ -157,6 +157,7 @@ static void test_impossible_layouts_say_why(void **state)
     assert_int_equal(layout_from_spec(&made, &spec, &err), -1);
     assert_non_null(strstr(err.text, "6 ranks"));
     spec.parallelism = (struct spec_parallelism){.tensor = 1, .expert = 4};
+    spec.model.layers = spec.model.moe.layer_frequency = 1;
     spec.model.moe.experts = 4;
     assert_int_equal(layout_from_spec(&made, &spec, &err), -1);
     assert_non_null(strstr(err.text, "expert 4"));
