@@ -21,7 +21,9 @@ int loaded_open(struct loaded *loaded, const struct trained *trained, int64_t th
         parallel_init(&loaded->parallel, &trained->job.spec, loaded->self, err) != 0 ||
         model_new_empty(&loaded->model, &trained->job.spec, loaded->device, &loaded->parallel, err) != 0)
         return -1;
-    return checkpoint_weights(loaded->model, trained->checkpoint, err);
+    int status = checkpoint_weights(loaded->model, trained->checkpoint, err);
+    model_refresh_weights(loaded->model);
+    return status;
 }
 
 void loaded_close(struct loaded *loaded)

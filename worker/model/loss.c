@@ -41,6 +41,15 @@ double loss_forward(struct model *model, size_t counted)
     return counted ? sum / (double)counted : 0;
 }
 
+void model_logits(struct model *model, size_t row, double *logits)
+{
+    const struct device *device = model->device;
+    struct activations *a = model->activations;
+    size_t C = a->sizes.C, V = a->sizes.V;
+    device->ops->linear_forward(a->logits, real_at(device, a->normed_final, row * C), model_weight(model, output_param(model)), 1, V, C);
+    device->ops->to_double(logits, a->logits, V);
+}
+
 void loss_backward(struct model *model)
 {
     const struct device *device = model->device;

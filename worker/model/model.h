@@ -43,6 +43,8 @@ void model_refresh_weights(struct model *model);
 // training: keep what backward needs, and count the router's statistics. gradient_factor multiplies dloss (1 / micro batches).
 // A training forward already adds the output layer's part of the gradients (that is how the (T,V) logits stay small): zero them before.
 double model_forward(struct model *model, const int32_t *tokens, const int32_t *targets, bool training, double gradient_factor);
+// What the last forward says comes after its row (of B·S): logits(V), host memory.
+void model_logits(struct model *model, size_t row, double *logits);
 // Once for each training forward: adds the rest of its gradients (the balance loss's included, coefficient · gradient_factor) to the gradient segments.
 void model_backward(struct model *model);
 void model_zero_gradients(struct model *model);
