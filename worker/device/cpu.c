@@ -90,6 +90,7 @@ static const struct device_ops ops = {
     .rope = cpu_rope,
     .attention_forward = cpu_attention_forward,
     .attention_backward = cpu_attention_backward,
+    .attention_cached = cpu_attention_cached,
     .swiglu_forward = cpu_swiglu_forward,
     .swiglu_backward = cpu_swiglu_backward,
     .gelu_forward = cpu_gelu_forward,

@@ -80,6 +80,7 @@ void cpu_grouped_bias_gradient(void *dbiases, const void *dout, const int64_t *c
 
 // cpu_attention.c
 void cpu_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D);
+void cpu_attention_cached(void *out, const void *qkv, const void *cache, size_t T, size_t past, size_t H, size_t G, size_t D, size_t window);
 void cpu_attention_backward(
     void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D);
 

@@ -88,6 +88,10 @@ struct device_ops {
     void (*attention_backward)(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H,
         size_t G, size_t D);
 
+    // Attention of T new positions of one sequence, past .. past + T − 1, over its cache (past + T, 2G·D): keys, then values of each position, the new
+    // ones' among them. qkv(T, (H+2G)·D), of which only the queries are read; out(T, H·D). A position sees the last `window`, its own among them; 0: all.
+    void (*attention_cached)(void *out, const void *qkv, const void *cache, size_t T, size_t past, size_t H, size_t G, size_t D, size_t window);
+
     // gate_up(T, 2F) = [gate | up]; out(T,F) = silu(gate) · up · scale(T). scale NULL: 1. Backward writes dgate_up and, if scale, dscale(T).
     void (*swiglu_forward)(void *out, const void *gate_up, const void *scale, size_t T, size_t F);
     void (*swiglu_backward)(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F);

@@ -276,6 +276,13 @@ static void guard_attention_backward(
         REALS(dqkv, inputs), REALS(dout, outputs), REALS(qkv, inputs), REALS(out, outputs), REALS(lse, B * H * S), B, S, H, G, D);
 }
 
+static void guard_attention_cached(
+    void *out, const void *qkv, const void *cache, size_t T, size_t past, size_t H, size_t G, size_t D, size_t window)
+{
+    inner->ops->attention_cached(
+        REALS(out, T * H * D), REALS(qkv, T * (H + 2 * G) * D), REALS(cache, (past + T) * 2 * G * D), T, past, H, G, D, window);
+}
+
 static void guard_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F)
 {
     inner->ops->swiglu_forward(REALS(out, T * F), REALS(gate_up, T * 2 * F), REALS_OR_NULL(scale, T), T, F);
@@ -490,6 +497,7 @@ static const struct device_ops ops = {
     .rope = guard_rope,
     .attention_forward = guard_attention_forward,
     .attention_backward = guard_attention_backward,
+    .attention_cached = guard_attention_cached,
     .swiglu_forward = guard_swiglu_forward,
     .swiglu_backward = guard_swiglu_backward,
     .gelu_forward = guard_gelu_forward,
