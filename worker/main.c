@@ -1,6 +1,7 @@
 // switchyard-worker: what runs on compute nodes, under mpirun or srun, or by hand. The commands are in worker/train/train.h and
 // worker/infer/infer.h.
 #include "schema/record/layout.h"
+#include "worker/check/check.h"
 #include "worker/infer/infer.h"
 #include "worker/parallel/comm.h"
 #include "worker/train/train.h"
@@ -18,7 +19,8 @@ static const char usage[] =
     "  evaluate RUN_OR_CHECKPOINT  loss, perplexity and bits per byte on a split of the run's data\n"
     "  export RUN_OR_CHECKPOINT DIRECTORY   a directory that Hugging Face's transformers loads\n"
     "  import DIRECTORY            the model section of a spec, from such a directory\n"
-    "  COMMAND --help              what these three take besides\n"
+    "  check determinism RUN_DIR   the run's first iterations twice, compared bit for bit; under mpirun -n N for several ranks\n"
+    "  COMMAND --help              what these four take besides\n"
     "  --version [--json]          version, MPI library, instruction set, build\n"
     "  --help                      this text\n"
     "exit codes: 0 done, 1 failed, 2 bad usage, run.json or data, 75 stopped after saving (start it again to continue)\n";
@@ -46,10 +48,12 @@ static int inspect_command(const char *path, bool as_json)
 }
 
 // Commands that read their own options.
-static int infer_command(int argc, char **argv)
+static int command_with_options(int argc, char **argv)
 {
     static const struct { const char *name; int (*run)(int argc, char **argv); } commands[] = {
         {"evaluate", evaluate_command}, {"export", export_command}, {"import", import_command}};
+    if (argc > 1 && strcmp(argv[1], "check") == 0)
+        return check_command(argc - 2, argv + 2, train_run);
     for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
@@ -58,7 +62,7 @@ static int infer_command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int code = infer_command(argc, argv);
+    int code = command_with_options(argc, argv);
     if (code >= 0)
         return code;
     const char *words[2] = {NULL, NULL};
