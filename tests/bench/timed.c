@@ -133,19 +133,11 @@ TIMED(adamw, OPTIMIZER,
 TIMED_IN(memory, zero, MEMORY, (void *at, size_t bytes), (at, bytes))
 TIMED_IN(memory, copy, MEMORY, (void *to, const void *from, size_t bytes), (to, from, bytes))
 
-static double timed_sum_of_squares(const void *x, size_t count)
+static double timed_sum_of_squares(const void *x, size_t count, int64_t *zeros)
 {
-    double began = seconds(), sum = inner->ops->sum_of_squares(x, count);
+    double began = seconds(), sum = inner->ops->sum_of_squares(x, count, zeros);
     spent[NORM] += seconds() - began;
     return sum;
-}
-
-static int64_t timed_count_zeros(const void *x, size_t count)
-{
-    double began = seconds();
-    int64_t zeros = inner->ops->count_zeros(x, count);
-    spent[NORM] += seconds() - began;
-    return zeros;
 }
 
 const struct device *timed_device(const struct device *device)
@@ -182,7 +174,6 @@ const struct device *timed_device(const struct device *device)
     ops.round_rows = timed_round_rows;
     ops.adamw = timed_adamw;
     ops.sum_of_squares = timed_sum_of_squares;
-    ops.count_zeros = timed_count_zeros;
     memory = *device->memory;
     memory.zero = timed_zero;
     memory.copy = timed_copy;

@@ -114,7 +114,6 @@ static const struct device_ops ops = {
     .adamw = cpu_adamw,
     .sum_of_squares = cpu_sum_of_squares,
     .sum = cpu_sum,
-    .count_zeros = cpu_count_zeros,
     .from_double = cpu_from_double,
     .to_double = cpu_to_double,
 };

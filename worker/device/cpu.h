@@ -123,9 +123,8 @@ void cpu_scale(void *x, double factor, size_t count);
 void cpu_add_ordered(void *out, const void *parts, size_t ranks, size_t count);
 void cpu_adamw(void *param, void *weights, void *m, void *v, const void *gradient, size_t count, double gradient_factor, double rate,
     double beta1, double beta2, double eps, double decay, int64_t step);
-double cpu_sum_of_squares(const void *x, size_t count);
+double cpu_sum_of_squares(const void *x, size_t count, int64_t *zeros);
 double cpu_sum(const void *x, size_t count);
-int64_t cpu_count_zeros(const void *x, size_t count);
 void cpu_from_double(void *to, const double *host, size_t count);
 void cpu_to_double(double *host, const void *from, size_t count);
 

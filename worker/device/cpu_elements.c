@@ -95,10 +95,13 @@ void cpu_adamw(void *param, void *weights, void *m, void *v, const void *gradien
 }
 
 struct sums {
-    double *blocks;
+    struct block_sum {
+        double sum;
+        int64_t zeros;
+    } *blocks;
     const float *x;
     size_t count;
-    double (*of)(const float *x, size_t count);
+    double (*of)(const float *x, size_t count, int64_t *zeros);
 };
 
 static size_t sum_blocks(size_t count)
@@ -112,41 +115,34 @@ static void run_sums(const void *job, int thread, int threads)
     struct range part = cpu_part(sum_blocks(s->count), thread, threads);
     for (size_t block = part.from; block < part.to; block++) {
         size_t at = block * SUM_BLOCK;
-        s->blocks[block] = s->of(s->x + at, s->count - at < SUM_BLOCK ? s->count - at : SUM_BLOCK);
+        struct block_sum *sum = &s->blocks[block];
+        sum->zeros = 0;
+        sum->sum = s->of(s->x + at, s->count - at < SUM_BLOCK ? s->count - at : SUM_BLOCK, &sum->zeros);
     }
 }
 
-static double summed(const float *x, size_t count, double (*of)(const float *x, size_t count))
+static struct block_sum summed(const float *x, size_t count, double (*of)(const float *x, size_t count, int64_t *zeros))
 {
-    struct sums s = {cpu_partials((sum_blocks(count) + 1) * sizeof(double)), x, count, of};
-    double total = 0;
+    struct sums s = {cpu_partials((sum_blocks(count) + 1) * sizeof *s.blocks), x, count, of};
+    struct block_sum total = {0};
     cpu_run(run_sums, &s, count);
-    for (size_t block = 0; block < sum_blocks(count); block++)
-        total += s.blocks[block];
+    for (size_t block = 0; block < sum_blocks(count); block++) {
+        total.sum += s.blocks[block].sum;
+        total.zeros += s.blocks[block].zeros;
+    }
     return total;
 }
 
-double cpu_sum_of_squares(const void *x, size_t count)
+double cpu_sum_of_squares(const void *x, size_t count, int64_t *zeros)
 {
-    return summed(x, count, cpu.kernels->sum_of_squares);
+    struct block_sum total = summed(x, count, cpu.kernels->sum_of_squares);
+    *zeros = total.zeros;
+    return total.sum;
 }
 
 double cpu_sum(const void *x, size_t count)
 {
-    return summed(x, count, cpu.kernels->sum);
-}
-
-static double zeros(const float *x, size_t count)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++)
-        found += x[i] == 0;
-    return (double)found;
-}
-
-int64_t cpu_count_zeros(const void *x, size_t count)
-{
-    return (int64_t)summed(x, count, zeros);
+    return summed(x, count, cpu.kernels->sum).sum;
 }
 
 void cpu_from_double(void *to, const double *host, size_t count)

@@ -142,9 +142,8 @@ struct device_ops {
         double beta2, double eps, double decay, int64_t step);
 
     // Host results. Squares are added in double, in element order within fixed blocks.
-    double (*sum_of_squares)(const void *x, size_t count);
+    double (*sum_of_squares)(const void *x, size_t count, int64_t *zeros); // zeros: how many elements are exactly 0
     double (*sum)(const void *x, size_t count);
-    int64_t (*count_zeros)(const void *x, size_t count);
 
     // Conversion at the edge: host doubles to device reals and back.
     void (*from_double)(void *to, const double *host, size_t count);

@@ -433,19 +433,15 @@ static void guard_adamw(void *param, void *weights, void *m, void *v, const void
         REALS(gradient, count), count, gradient_factor, rate, beta1, beta2, eps, decay, step);
 }
 
-static double guard_sum_of_squares(const void *x, size_t count)
+static double guard_sum_of_squares(const void *x, size_t count, int64_t *zeros)
 {
-    return inner->ops->sum_of_squares(REALS(x, count), count);
+    HOST(zeros);
+    return inner->ops->sum_of_squares(REALS(x, count), count, zeros);
 }
 
 static double guard_sum(const void *x, size_t count)
 {
     return inner->ops->sum(REALS(x, count), count);
-}
-
-static int64_t guard_count_zeros(const void *x, size_t count)
-{
-    return inner->ops->count_zeros(REALS(x, count), count);
 }
 
 static void guard_from_double(void *to, const double *from, size_t count)
@@ -521,7 +517,6 @@ static const struct device_ops ops = {
     .adamw = guard_adamw,
     .sum_of_squares = guard_sum_of_squares,
     .sum = guard_sum,
-    .count_zeros = guard_count_zeros,
     .from_double = guard_from_double,
     .to_double = guard_to_double,
 };

@@ -65,8 +65,9 @@ struct kernels {
     void (*add_scaled)(float *out, const float *x, float factor, size_t count); // out += x · factor
     void (*scale)(float *x, float factor, size_t count);
     void (*adamw)(float *param, float *m, float *v, const float *gradient, size_t count, const struct adamw *with);
-    double (*sum_of_squares)(const float *x, size_t count);
-    double (*sum)(const float *x, size_t count);
+    // Of at most 2²⁴ elements; zeros: how many are exactly 0, NULL where a kernel counts none.
+    double (*sum_of_squares)(const float *x, size_t count, int64_t *zeros);
+    double (*sum)(const float *x, size_t count, int64_t *zeros);
 };
 
 extern const struct kernels kernels_plain;

@@ -59,6 +59,27 @@ static inline vec v_min(vec a, vec b)
     return _mm256_min_ps(a, b);
 }
 
+// Lanes added in halves: i + (i + 4), then + (i + 2), …
+static inline float v_sum(vec x)
+{
+    __m128 half = _mm256_castps256_ps128(x) + _mm256_extractf128_ps(x, 1);
+    half += _mm_movehl_ps(half, half);
+    return half[0] + half[1];
+}
+
+// The largest lane; lanes that are not numbers may or may not show.
+static inline float v_top(vec x)
+{
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return half[0] > half[1] ? half[0] : half[1];
+}
+
+static inline vec v_one_if_zero(vec x)
+{
+    return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ), _mm256_set1_ps(1));
+}
+
 static inline vec v_sqrt(vec x)
 {
     return _mm256_sqrt_ps(x);

@@ -53,6 +53,23 @@ static inline vec v_min(vec a, vec b)
     return _mm512_min_ps(a, b);
 }
 
+// Lanes added in halves: i + (i + 8), then + (i + 4), …
+static inline float v_sum(vec x)
+{
+    return _mm512_reduce_add_ps(x);
+}
+
+// The largest lane; lanes that are not numbers may or may not show.
+static inline float v_top(vec x)
+{
+    return _mm512_reduce_max_ps(x);
+}
+
+static inline vec v_one_if_zero(vec x)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_EQ_OQ), _mm512_set1_ps(1));
+}
+
 static inline vec v_sqrt(vec x)
 {
     return _mm512_sqrt_ps(x);

@@ -63,6 +63,24 @@ static inline vec v_min(vec a, vec b)
     return (vec)((first & (ivec)a) | (~first & (ivec)b));
 }
 
+// Lanes added in halves.
+static inline float v_sum(vec x)
+{
+    return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+// The largest lane; lanes that are not numbers may or may not show.
+static inline float v_top(vec x)
+{
+    float even = x[0] > x[2] ? x[0] : x[2], odd = x[1] > x[3] ? x[1] : x[3];
+    return even > odd ? even : odd;
+}
+
+static inline vec v_one_if_zero(vec x)
+{
+    return (vec)((x == v_set(0)) & (ivec)v_set(1));
+}
+
 static inline vec v_sqrt(vec x)
 {
     return (vec){sqrtf(x[0]), sqrtf(x[1]), sqrtf(x[2]), sqrtf(x[3])};

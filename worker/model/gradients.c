@@ -44,8 +44,7 @@ double model_gradient_norm(const struct model *model, int64_t *zeros)
         const struct param *param = &model->table.items[i];
         if (!param->resident || (param->expert < 0 && !lowest))
             continue;
-        squares[i] = ops->sum_of_squares(model_gradient(model, param), param_elements(param));
-        counted[i] = ops->count_zeros(model_gradient(model, param), param_elements(param));
+        squares[i] = ops->sum_of_squares(model_gradient(model, param), param_elements(param), &counted[i]);
     }
     all_reduce_doubles(model->parallel->ep, squares, count);
     all_reduce_integers(model->parallel->ep, counted, count);
