@@ -117,6 +117,7 @@ static void test_grouped(void **test)
     grouped_case((int64_t[]){0, 0, 0, 0, 0, 0, 0, 65, 0, 0, 0, 0}, 12, 33, 17);
     grouped_case((int64_t[]){3, 33, 0, 7, 65, 1, 2, 0, 13, 5, 90, 0, 4, 4, 1, 20}, 16, 40, 36);
     grouped_case((int64_t[]){300, 2}, 2, 37, 270);
+    grouped_case((int64_t[]){10, 300, 5, 0, 0, 7, 9, 40}, 8, 70, 41); // a group that two threads share
     for (size_t i = 0; i < 3; i++) // long enough for two threads to be at work at once
         grouped_case((int64_t[]){200, 190, 210, 180, 200, 190, 210, 180}, 8, 96, 64);
 }

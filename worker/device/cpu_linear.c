@@ -105,24 +105,53 @@ static struct product group_product(const struct grouped *g, size_t group, size_
     }
 }
 
-// Groups are dealt in rows: a thread takes the groups whose middle row lies in its part, so that work is even when groups are not.
+// Of a group's product, what its rows from … to stand for: those rows, or of the gradient of its weight as large a part.
+static struct product part_of_group(const struct grouped *g, size_t group, size_t row, size_t from, size_t to)
+{
+    struct product product = group_product(g, group, row);
+    size_t count = (size_t)g->counts[group], first = product.M * from / count;
+    product.M = product.M * to / count - first;
+    product.c += first * product.N;
+    product.a += first * product.a_row;
+    return product;
+}
+
+// Where in the groups' rows this thread's part begins: the parts are equal, but a group's first or last few rows stay with the others, for
+// whoever takes a part of a group packs its whole weight.
+static size_t first_row(const struct grouped *g, size_t total, int thread, int threads)
+{
+    enum { TOO_FEW = 32 };
+    size_t at = total * (size_t)thread / (size_t)threads, row = 0;
+    for (size_t i = 0; i < g->groups && thread < threads; i++) {
+        size_t next = row + (size_t)g->counts[i];
+        if (at < row + TOO_FEW && at >= row)
+            return row;
+        if (at + TOO_FEW > next && at < next)
+            return next;
+        row = next;
+    }
+    return at;
+}
+
 static void run_groups(const void *job, int thread, int threads)
 {
     const struct grouped *g = job;
     size_t total = 0, row = 0;
     for (size_t i = 0; i < g->groups; i++)
         total += (size_t)g->counts[i];
-    struct range part = cpu_part(2 * total, thread, threads);
+    size_t from = first_row(g, total, thread, threads), to = first_row(g, total, thread + 1, threads);
     for (size_t i = 0; i < g->groups; row += (size_t)g->counts[i++]) {
-        size_t middle = 2 * row + (size_t)g->counts[i];
-        if (!g->counts[i] || middle < part.from || middle >= part.to)
+        size_t count = (size_t)g->counts[i], begin = from > row ? from - row : 0, end = to > row ? to - row : 0;
+        end = end < count ? end : count;
+        if (begin >= end)
             continue;
-        struct product product = group_product(g, i, row);
+        struct product product = part_of_group(g, i, row, begin, end);
         cpu_product_alone(&product, thread);
     }
 }
 
-// Many groups: a group a thread. Few: all threads in each, since one group may hold most rows. The bits are the same.
+// Several groups a thread: each takes equal parts of the rows, and of at most two groups only a part. Fewer: all threads in each, since a
+// weight that everybody packs costs too much. The bits are the same.
 static void run_grouped(const struct grouped *g)
 {
     if (cpu.threads == 1 || g->groups >= 4 * (size_t)cpu.threads) {
