@@ -5,11 +5,14 @@
 
 extern const struct command command_cancel;
 extern const struct command command_compare;
-extern const struct command command_report;
+extern const struct command command_evaluate;
+extern const struct command command_export;
 extern const struct command command_help;
+extern const struct command command_import;
 extern const struct command command_logs;
 extern const struct command command_ls;
 extern const struct command command_plan;
+extern const struct command command_report;
 extern const struct command command_retry;
 extern const struct command command_run;
 extern const struct command command_schema;
@@ -23,11 +26,14 @@ extern const struct command command_wait;
 const struct command *const commands[] = {
     &command_cancel,
     &command_compare,
-    &command_report,
+    &command_evaluate,
+    &command_export,
     &command_help,
+    &command_import,
     &command_logs,
     &command_ls,
     &command_plan,
+    &command_report,
     &command_retry,
     &command_run,
     &command_schema,

@@ -53,8 +53,12 @@ static int take_option(const struct option_row *rows, int argc, char **argv, int
 int options_read(const struct option_row *rows, const char **words, int count, int argc, char **argv, struct error *err)
 {
     int taken = 0;
+    bool words_only = false;
     for (int at = 0; at < argc;) {
-        if (strncmp(argv[at], "--", 2) == 0 || strcmp(argv[at], "-o") == 0) {
+        if (!words_only && strcmp(argv[at], "--") == 0) {
+            words_only = true;
+            at++;
+        } else if (!words_only && (strncmp(argv[at], "--", 2) == 0 || strcmp(argv[at], "-o") == 0)) {
             int used = take_option(rows, argc, argv, at, err);
             if (used < 0)
                 return -1;
@@ -71,7 +75,7 @@ int options_read(const struct option_row *rows, const char **words, int count, i
 int options_command(const char *usage, const struct option_row *rows, const char **words, int count, int argc, char **argv)
 {
     struct error err = {0};
-    for (int i = 0; i < argc; i++)
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             printf("usage: switchyard-worker %s", usage);
             return EXIT_DONE;
