@@ -9,7 +9,7 @@ double flops_per_token(const struct spec *spec);
 
 // Bytes on the rank that holds most. State is exact, by training.precision: fp32 has 4 bytes of parameter, 4 of gradient, 8 of moments;
 // bf16 and fp16 have 2, 4 (fp32) and 12 (master and moments). The distributed optimizer divides the last by the data-parallel size, for
-// experts by their own. Activations are what schema/shape/arena.h lays out (the worker allocates the worst case); with recomputation or
+// experts by their own. Activations (of 2 bytes in bf16 and fp16 on GPUs, else 4) are what schema/shape/arena.h lays out (the worker allocates the worst case); with recomputation or
 // several pipeline stages they are an estimate by the same table.
 struct memory_cost {
     int64_t parameters, gradients, optimizer, activations_balanced, activations_worst;

@@ -98,9 +98,12 @@ static void state_cost(struct memory_cost *cost, const struct spec *spec, const 
 
 // ---- activations ----
 
+// On CPUs, activations and their gradients are fp32 whatever format weights have.
 static size_t real_bytes(const struct spec *spec)
 {
-    return spec->training.precision == PRECISION_FP32 ? 4 : 2;
+    const struct spec_resources *r = &spec->resources;
+    bool cpu = spec->engine == ENGINE_NATIVE && (r->device == DEVICE_AUTO ? r->gpus_per_node == 0 : r->device != DEVICE_CUDA);
+    return cpu || spec->training.precision == PRECISION_FP32 ? 4 : 2;
 }
 
 // How many micro batches' worth of a rank's layers are alive at once, as a fraction of its chunks: in (warm-up + 1) / chunks.

@@ -133,7 +133,7 @@ static int print_adamw(const char *name)
         make_gradients(model, update);
         double norm = model_gradient_norm(model, &zeros);
         js_append(norms, js_real(norm));
-        optimizer_step(&optimizer, model, norm, BATCH);
+        optimizer_step(&optimizer, model, norm, 1, BATCH);
         snprintf(key, sizeof key, "%lld", (long long)update);
         if (update == 1 || update == 10 || update == UPDATES)
             js_set(object, key, values_of(model));

@@ -135,6 +135,7 @@ int checkpoint_weights(struct model *model, const char *directory, struct error 
     for (size_t i = 0; i < model->table.count && status == 0; i++)
         if (model->table.items[i].resident)
             status = load_weight(model, set, &model->table.items[i], from_dense, host, directory, err);
+    model_refresh_weights(model);
     free(host);
     tensor_set_close(set);
     return status;

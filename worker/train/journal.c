@@ -96,6 +96,19 @@ static int record_data(struct journal *journal, int64_t step, const char *sample
     return record_other(journal->writer, "data", members, err);
 }
 
+// A skipped step is an event, but of many only each that doubles their number.
+static int note_skip(struct journal *journal, int64_t step, const struct step_result *result, struct error *err)
+{
+    enum { ALL_SKIPS = 16 };
+    int64_t count = result->skipped_steps;
+    if (!result->skipped || (count > ALL_SKIPS && (count & (count - 1)) != 0))
+        return 0;
+    char text[160];
+    snprintf(text, sizeof text, "gradients overflow at a loss scale of %.15g: no update is made of this step (%lld skipped so far)",
+        result->loss_scale, (long long)count);
+    return record_event(journal->writer, step, "skipped", text, err);
+}
+
 int journal_step(struct journal *journal, int64_t step, const struct step_result *result, const char *samples_hex, bool logged, struct error *err)
 {
     if (!journal->writer)
@@ -112,7 +125,7 @@ int journal_step(struct journal *journal, int64_t step, const struct step_result
     }
     if (logged && record_metrics(journal->writer, step, step_metrics(result, spec), err) != 0)
         return -1;
-    if (note_finiteness(journal, step, result, err) != 0)
+    if (note_finiteness(journal, step, result, err) != 0 || note_skip(journal, step, result, err) != 0)
         return -1;
     say(journal, step, result);
     return 0;

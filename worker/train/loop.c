@@ -8,6 +8,7 @@
 #include "worker/parallel/reduce.h"
 #include "worker/train/stop.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,7 +50,7 @@ static double forward_backward(struct trainer *trainer)
             continue;
         }
         read_batch(trainer, false, trainer->step, item->micro_batch);
-        loss += model_forward(trainer->model, trainer->tokens, trainer->targets, true, 1.0 / (double)m);
+        loss += model_forward(trainer->model, trainer->tokens, trainer->targets, true, trainer->loss_scale.scale / (double)m);
     }
     schedule_release(&schedule);
     return loss / (double)m;
@@ -70,8 +71,12 @@ void train_step(struct trainer *trainer)
     model_statistics_reset(model);
     double loss = forward_backward(trainer);
     model_reduce_gradients(model);
-    result->gradient_norm = model_gradient_norm(model, &result->gradient_zeros);
-    optimizer_step(&trainer->optimizer, model, result->gradient_norm, result->samples);
+    result->loss_scale = trainer->loss_scale.scale;
+    result->gradient_norm = model_gradient_norm(model, &result->gradient_zeros) / result->loss_scale;
+    result->skipped = loss_scale_update(&trainer->loss_scale, spec, isfinite(result->gradient_norm));
+    result->skipped_steps = trainer->loss_scale.skipped_steps;
+    if (!result->skipped)
+        optimizer_step(&trainer->optimizer, model, result->gradient_norm, result->loss_scale, result->samples);
     result->loss = mean_over_ranks(trainer, loss);
     if (spec_is_moe(spec))
         model_statistics_global(model, result->counts, result->balance);

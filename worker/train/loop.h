@@ -3,6 +3,7 @@
 #include "worker/train/batch.h"
 #include "worker/train/checkpoint.h"
 #include "worker/train/journal.h"
+#include "worker/train/loss_scale.h"
 
 struct trainer {
     struct comm *world;             // lent
@@ -14,6 +15,7 @@ struct trainer {
     struct json *identity;          // of the data; rank 0 only
     struct model *model;
     struct optimizer optimizer;
+    struct loss_scale loss_scale;
     struct extra_states extra;      // what its owners registered
     struct journal journal;         // closed except on rank 0
     int32_t *tokens, *targets;      // (B,S) of one micro batch
@@ -31,7 +33,8 @@ struct training_state training_state_of(struct trainer *trainer);
 int trainer_open(struct trainer *trainer, const char *run_directory, struct error *err);
 void trainer_close(struct trainer *trainer);
 
-// One update from the next batch; what came of it is in result, nothing is written. Collective.
+// One step from the next batch, an update unless its gradients overflow (loss_scale.h); what came of it is in result, nothing is written.
+// Collective.
 void train_step(struct trainer *trainer);
 
 // Trains to the last iteration, or until a stop is wished. Returns the exit code; err says why it is not 0 or 75. Collective.

@@ -66,8 +66,14 @@ struct json *step_metrics(const struct step_result *result, const struct spec *s
     js_set(metrics, "loss", js_real(result->loss));
     if (spec_is_moe(spec))
         js_set(metrics, "load_balancing_loss", js_real(mean_balance(result, spec)));
-    js_set(metrics, "grad_norm", js_real(result->gradient_norm));
-    js_set(metrics, "grad_zeros", js_integer(result->gradient_zeros));
+    if (!result->skipped) { // there is no norm of gradients that overflowed
+        js_set(metrics, "grad_norm", js_real(result->gradient_norm));
+        js_set(metrics, "grad_zeros", js_integer(result->gradient_zeros));
+    }
+    if (spec->training.precision == PRECISION_FP16) {
+        js_set(metrics, "loss_scale", js_real(result->loss_scale));
+        js_set(metrics, "skipped_steps", js_integer(result->skipped_steps));
+    }
     js_set(metrics, "learning_rate", js_real(result->learning_rate));
     if (spec_is_moe(spec) && spec->training.learning_rate.expert_peak > 0)
         js_set(metrics, "expert_learning_rate", js_real(result->expert_learning_rate));

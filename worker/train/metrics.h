@@ -8,7 +8,10 @@ struct step_result {
     double loss;             // cross-entropy alone, mean over micro batches and data parallel ranks
     double validation_loss;
     bool validated;
-    double gradient_norm;    // before clipping
+    double gradient_norm;    // before clipping, the loss scale divided out
+    double loss_scale;       // the one used; 1 where the loss is not scaled
+    bool skipped;            // gradients overflowed: no update was made of this step
+    int64_t skipped_steps;   // so far, this step included
     int64_t gradient_zeros;
     double learning_rate;    // the one used
     double expert_learning_rate; // by routed experts; recorded where it has a peak of its own

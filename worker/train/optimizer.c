@@ -50,11 +50,11 @@ double optimizer_clip(const struct spec *spec, double norm)
     return factor < 1 ? factor : 1;
 }
 
-void optimizer_step(struct optimizer *optimizer, struct model *model, double norm, int64_t samples)
+void optimizer_step(struct optimizer *optimizer, struct model *model, double norm, double loss_scale, int64_t samples)
 {
     const struct spec *spec = model->spec;
     const struct spec_optimizer *o = &spec->training.optimizer;
-    double factor = optimizer_clip(spec, norm), rate = learning_rate(spec, optimizer->samples);
+    double factor = optimizer_clip(spec, norm) / loss_scale, rate = learning_rate(spec, optimizer->samples);
     double experts = expert_learning_rate(spec, optimizer->samples);
     optimizer->updates++;
     optimizer->samples += samples;

@@ -16,8 +16,9 @@ void optimizer_release(struct optimizer *optimizer);
 enum moment { MOMENT_FIRST, MOMENT_SECOND };
 void *optimizer_state(const struct optimizer *optimizer, const struct param *param, enum moment which); // NULL if not resident
 
-// One update, made of the gradients of `samples` samples. norm: the gradients' global norm, for clipping.
-void optimizer_step(struct optimizer *optimizer, struct model *model, double norm, int64_t samples);
+// One update, made of the gradients of `samples` samples. norm: the gradients' global norm, for clipping. They hold loss_scale times the
+// gradients; norm does not.
+void optimizer_step(struct optimizer *optimizer, struct model *model, double norm, double loss_scale, int64_t samples);
 // Factor for the gradients: most / (norm + 1e-6) where that is less than 1. An infinite norm gives 0, one that is not a number 1: training
 // goes on, and the parameters show what happened.
 double optimizer_clip(const struct spec *spec, double norm);

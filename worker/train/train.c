@@ -27,6 +27,12 @@ static int threads_of(const struct spec *spec)
     return processors / ranks > 1 ? (int)(processors / ranks) : 1;
 }
 
+static enum format format_of(const struct spec *spec)
+{
+    static const enum format formats[] = {[PRECISION_FP32] = FORMAT_FP32, [PRECISION_BF16] = FORMAT_BF16, [PRECISION_FP16] = FORMAT_FP16};
+    return formats[spec->training.precision];
+}
+
 static int choose_device(struct trainer *trainer, struct error *err)
 {
     const struct spec *spec = &trainer->job.spec;
@@ -34,11 +40,11 @@ static int choose_device(struct trainer *trainer, struct error *err)
     switch (spec->resources.device) {
     case DEVICE_REFERENCE:
         trainer->threads = 1;
-        trainer->device = device_reference();
+        trainer->device = device_reference_in(format_of(spec));
         return 0;
     case DEVICE_AUTO:
     case DEVICE_CPU:
-        trainer->device = device_cpu(trainer->threads);
+        trainer->device = device_cpu_in(trainer->threads, format_of(spec));
         return 0;
     case DEVICE_CUDA:
         break;
@@ -87,6 +93,12 @@ static void register_state(struct trainer *trainer)
 {
     extra_states_add(&trainer->extra, "optimizer.updates", EXTRA_I64, &trainer->optimizer.updates, 1, false);
     extra_states_add(&trainer->extra, "optimizer.samples", EXTRA_I64, &trainer->optimizer.samples, 1, false);
+    if (trainer->job.spec.training.precision != PRECISION_FP16)
+        return;
+    extra_states_add(&trainer->extra, "loss_scale.scale", EXTRA_F64, &trainer->loss_scale.scale, 1, false);
+    extra_states_add(&trainer->extra, "loss_scale.good_steps", EXTRA_I64, &trainer->loss_scale.good_steps, 1, false);
+    extra_states_add(&trainer->extra, "loss_scale.hysteresis_left", EXTRA_I64, &trainer->loss_scale.hysteresis_left, 1, false);
+    extra_states_add(&trainer->extra, "loss_scale.skipped_steps", EXTRA_I64, &trainer->loss_scale.skipped_steps, 1, false);
 }
 
 static int open_model(struct trainer *trainer, struct error *err)
@@ -95,6 +107,7 @@ static int open_model(struct trainer *trainer, struct error *err)
     if (model_new(&trainer->model, spec, trainer->device, &trainer->parallel, err) != 0)
         return -1;
     optimizer_init(&trainer->optimizer, trainer->model);
+    loss_scale_init(&trainer->loss_scale, spec);
     size_t count = (size_t)(spec->training.micro_batch_size * spec->data.sequence_length);
     trainer->tokens = allocate(count, sizeof *trainer->tokens);
     trainer->targets = allocate(count, sizeof *trainer->targets);
