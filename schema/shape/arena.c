@@ -22,7 +22,14 @@ void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const 
         .gates = d.gated ? 2 : 1, .layers = (size_t)d.L, .any_dense = d.moe_layers < d.L, .routing = routing, .ep = (size_t)layout->ep,
         .etp = (size_t)layout->etp, .centred = spec->model.norm == NORM_LAYERNORM, .Z = (size_t)spec->model.moe.shared_expert_size / tp,
         .Y = spec->model.moe.residual ? (size_t)d.X / tp : 0, .shared_gate = spec->model.moe.shared_expert_gate,
+        .positions = spec->model.position != POSITION_NONE, .documents = spec->data.reset_attention_mask,
+        .drops = spec->model.hidden_dropout > 0,
     };
+    if (spec->model.qk_norm) {
+        bool heads_apart = spec->model.qk_norm_over == QK_NORM_HEAD;
+        s.q_pieces = heads_apart ? heads / s.D : 1;
+        s.k_pieces = heads_apart ? groups : 1;
+    }
     s.t = s.T / (spec->parallelism.sequence ? tp : 1);
     s.loss_rows = spec->engine == ENGINE_NATIVE ? smaller(s.T, rows ? rows : 1) : s.T; // the others hold all logits at once
     s.K = (size_t)d.K;

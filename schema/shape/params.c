@@ -152,8 +152,9 @@ static void attention(const struct walk *walk)
     bias(walk, PARAM_V_BIAS, -1, d->G * d->D);
     bias(walk, PARAM_O_BIAS, -1, d->C);
     if (walk->spec->model.qk_norm) {
-        vector(walk, PARAM_Q_NORM, -1, INIT_ONES, d->D);
-        vector(walk, PARAM_K_NORM, -1, INIT_ONES, d->D);
+        bool heads_apart = walk->spec->model.qk_norm_over == QK_NORM_HEAD;
+        vector(walk, PARAM_Q_NORM, -1, INIT_ONES, heads_apart ? d->D : d->H * d->D);
+        vector(walk, PARAM_K_NORM, -1, INIT_ONES, heads_apart ? d->D : d->G * d->D);
     }
 }
 
@@ -215,7 +216,7 @@ void param_walk(const struct spec *spec, void (*take)(void *context, const struc
     struct walk walk = {.spec = spec, .d = dims_of(spec), .layer = -1, .take = take, .context = context};
     matrix(&walk, PARAM_EMBEDDING, -1, walk.d.V, walk.d.C);
     if (spec->model.position == POSITION_LEARNED)
-        matrix(&walk, PARAM_POSITION, -1, walk.d.S, walk.d.C);
+        matrix(&walk, PARAM_POSITION, -1, or_else(spec->model.max_position_embeddings, walk.d.S), walk.d.C);
     for (walk.layer = 0; walk.layer < walk.d.L; walk.layer++) {
         attention(&walk);
         norm(&walk, PARAM_MLP_NORM, PARAM_MLP_NORM_BIAS);

@@ -185,6 +185,8 @@ static void derive(struct check *check)
     for (size_t i = 0; i < model->moe.experts_per_layer.count && !state_of(check, "model.moe.experts")->key; i++)
         if (model->moe.experts_per_layer.items[i] > model->moe.experts)
             model->moe.experts = model->moe.experts_per_layer.items[i];
+    if (!model->max_position_embeddings && model->position == POSITION_LEARNED)
+        model->max_position_embeddings = spec->data.sequence_length;
     if (model->moe.experts && !model->moe.expert_ffn_hidden_size)
         model->moe.expert_ffn_hidden_size = model->ffn_hidden_size;
     if (!spec->resources.ranks_per_node)

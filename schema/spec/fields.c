@@ -73,10 +73,10 @@ static bool refused_tokenizer(const struct spec *spec)
     return spec->data.text && strcmp(spec->data.tokenizer, "byte") != 0;
 }
 
-// The worker knows which token ends a document only of its own tokenizer.
-static bool refused_document_ends(const struct spec *spec)
+// Tokenising is not done with such a tokenizer; a pair that was made with one tells where its documents end.
+static bool refused_eod_token(const struct spec *spec)
 {
-    return spec->data.eod_mask_loss && strcmp(spec->data.tokenizer, "byte") != 0;
+    return spec->data.text && spec->data.eod_token;
 }
 
 static bool refused_expert_tensor(const struct spec *spec)
@@ -118,7 +118,7 @@ const struct field spec_fields[] = {
     {"data.manifest", FIELD_PATH, AT(data.manifest), .help = "file of prefixes, one a line"},
     {"data.tokenizer", FIELD_TOKENIZER, AT(data.tokenizer), "byte", .cannot = "tokenise with a tokenizer.json", .refused = refused_tokenizer,
         .help = "`byte` (256 bytes and an end-of-document token) or a tokenizer.json"},
-    {"data.eod_token", FIELD_STRING, AT(data.eod_token), .derived = "the tokenizer's own", .cannot = "end documents with a token of choice",
+    {"data.eod_token", FIELD_STRING, AT(data.eod_token), .derived = "the tokenizer's own", .cannot = "end documents with a token of choice", .refused = refused_eod_token,
         .help = "token after each document, by its text, such as <|end_of_text|>"},
     {"data.tokenize", FIELD_SECTION, .help = "tokenising as an array of tasks; number and rate stay as they are between tries"},
     {"data.tokenize.tasks", FIELD_INTEGER, AT(data.tokenize.tasks), "1", 1, 100000, .cannot = "tokenise by several tasks",
@@ -134,13 +134,9 @@ const struct field spec_fields[] = {
     {"data.cache", FIELD_PATH, AT(data.cache), .derived = "beside the data", .help = "directory for sample indices"},
     {"data.split", FIELD_SPLIT, AT(data.split), "100, 0, 0", 0, 1000, .help = "training, validation, test: three shares that add up to 100 (or to 1, or 1000)"},
     {"data.sequence_length", FIELD_INTEGER, AT(data.sequence_length), NULL, 1, 1 << 24, .required = true, .help = "tokens of a sample"},
-    {"data.eod_mask_loss", FIELD_BOOLEAN, AT(data.eod_mask_loss), "false", .cannot = "mask the loss at the document ends of another tokenizer",
-        .refused = refused_document_ends,
-        .help = "no loss on end-of-document tokens"},
-    {"data.reset_position_ids", FIELD_BOOLEAN, AT(data.reset_position_ids), "false", .cannot = "reset positions at document ends",
-        .help = "positions begin anew with each document"},
-    {"data.reset_attention_mask", FIELD_BOOLEAN, AT(data.reset_attention_mask), "false", .cannot = "mask attention between documents",
-        .help = "no attention across documents"},
+    {"data.eod_mask_loss", FIELD_BOOLEAN, AT(data.eod_mask_loss), "false", .help = "no loss on end-of-document tokens"},
+    {"data.reset_position_ids", FIELD_BOOLEAN, AT(data.reset_position_ids), "false", .help = "positions begin anew with each document"},
+    {"data.reset_attention_mask", FIELD_BOOLEAN, AT(data.reset_attention_mask), "false", .help = "no attention across documents"},
 
     {"model", FIELD_SECTION, .help = "a decoder-only transformer"},
     {"model.layers", FIELD_INTEGER, AT(model.layers), NULL, 1, 1024, .required = true, .help = "transformer layers"},
@@ -158,18 +154,28 @@ const struct field spec_fields[] = {
     {"model.activation", FIELD_CHOICE, AT(model.activation), "swiglu", .choices = CHOICES("swiglu", "gelu"), .cannot = "compute GELU",
         .runs = BIT(ACTIVATION_SWIGLU), .help = "activation of the FFN"},
     {"model.position", FIELD_CHOICE, AT(model.position), "rope", .choices = CHOICES("rope", "learned", "none"),
-        .cannot = "use positions other than rotary ones", .runs = BIT(POSITION_ROPE), .help = "position embedding"},
+        .help = "rotary positions, a learned table, or none (the causal mask tells tokens apart)"},
+    {"model.max_position_embeddings", FIELD_INTEGER, AT(model.max_position_embeddings), NULL, 1, 1 << 24, .derived = "data.sequence_length",
+        .help = "rows of the table of learned positions"},
     {"model.rope_base", FIELD_NUMBER, AT(model.rope_base), "10000", 1, 1e12, OPEN_LEAST, .help = "base of the rotary frequencies"},
-    {"model.rope_scaling_factor", FIELD_NUMBER, AT(model.rope_scaling_factor), "0", 0, 1e6, .cannot = "scale rotary frequencies",
-        .help = "Llama-3 scaling of long wavelengths; 0: none"},
-    {"model.bias", FIELD_BOOLEAN, AT(model.bias), "false", .cannot = "train biases", .help = "biases in linear layers"},
-    {"model.qk_norm", FIELD_BOOLEAN, AT(model.qk_norm), "false", .cannot = "normalise queries and keys", .help = "normalise queries and keys"},
-    {"model.attention_window", FIELD_INTEGER, AT(model.attention_window), "0", 0, 1 << 24, .cannot = "limit attention to a window",
-        .help = "tokens that attention looks back; 0: all"},
-    {"model.attention_dropout", FIELD_NUMBER, AT(model.attention_dropout), "0", 0, 1, OPEN_MOST, .cannot = "drop attention weights",
-        .help = "dropout of attention weights"},
-    {"model.hidden_dropout", FIELD_NUMBER, AT(model.hidden_dropout), "0", 0, 1, OPEN_MOST, .cannot = "drop hidden values",
-        .help = "dropout before the residual sums"},
+    {"model.rope_scaling_factor", FIELD_NUMBER, AT(model.rope_scaling_factor), "0", 0, 1e6,
+        .help = "Llama-3 scaling: long wavelengths are stretched by this; 0: none"},
+    {"model.rope_scaling_low_freq_factor", FIELD_NUMBER, AT(model.rope_scaling_low_freq_factor), "1", 0, 1e6, OPEN_LEAST,
+        .help = "wavelengths above original_length / this are stretched in full"},
+    {"model.rope_scaling_high_freq_factor", FIELD_NUMBER, AT(model.rope_scaling_high_freq_factor), "4", 0, 1e6, OPEN_LEAST,
+        .help = "wavelengths below original_length / this are left alone"},
+    {"model.rope_scaling_original_length", FIELD_INTEGER, AT(model.rope_scaling_original_length), "8192", 1, 1 << 24,
+        .help = "tokens that the frequencies were first trained for"},
+    {"model.bias", FIELD_BOOLEAN, AT(model.bias), "false", .help = "biases in linear layers"},
+    {"model.qk_norm", FIELD_BOOLEAN, AT(model.qk_norm), "false", .help = "RMSNorm of queries and keys, before rotary positions"},
+    {"model.qk_norm_over", FIELD_CHOICE, AT(model.qk_norm_over), "head", .choices = CHOICES("head", "projection"),
+        .help = "what that norm takes together: each head (Qwen3, Megatron) or all of a token's heads (OLMoE)"},
+    {"model.attention_window", FIELD_INTEGER, AT(model.attention_window), "0", 0, 1 << 24,
+        .help = "a token attends to so many of the last tokens, itself among them; 0: all"},
+    {"model.attention_dropout", FIELD_NUMBER, AT(model.attention_dropout), "0", 0, 1, OPEN_MOST,
+        .help = "share of the attention weights that is dropped in training"},
+    {"model.hidden_dropout", FIELD_NUMBER, AT(model.hidden_dropout), "0", 0, 1, OPEN_MOST,
+        .help = "share of the values that is dropped in training, of embeddings and before residual sums"},
     {"model.init", FIELD_SECTION, .help = "initial values"},
     {"model.init.std", FIELD_NUMBER, AT(model.init.std), "0.02", 0, 10, OPEN_LEAST,
         .help = "standard deviation; layers that end in the residual sum: divided by sqrt(2 layers)"},

@@ -53,9 +53,6 @@ static void check_model(struct check *check)
         rule_divides(check, "model.hidden_size", model->hidden_size, "`model.attention_heads`", model->attention_heads);
     if (rule_reads(check, "model.attention_heads", "model.kv_heads", NULL))
         rule_divides(check, "model.attention_heads", model->attention_heads, "`model.kv_heads`", model->kv_heads);
-    if (rule_reads(check, "model.position", "model.head_dim", "model.hidden_size", "model.attention_heads", NULL) &&
-        model->position == POSITION_ROPE && model->head_dim % 2 && (rule_written(check, "model.head_dim") || model->hidden_size % model->attention_heads == 0))
-        check_at(check, "model.head_dim", false, "rotary positions need an even `model.head_dim`, and it is %" PRId64, model->head_dim);
     if (rule_reads(check, "model.attention_heads", "parallelism.tensor", NULL))
         rule_divides(check, "model.attention_heads", model->attention_heads, "`parallelism.tensor`", parallel->tensor);
     if (rule_reads(check, "model.kv_heads", "model.attention_heads", "parallelism.tensor", NULL) && model->kv_heads > parallel->tensor)
@@ -217,6 +214,7 @@ void check_rules(struct check *check)
     check_sizes(check);
     check_project(check);
     check_model(check);
+    check_attention(check);
     check_moe(check);
     check_layout(check);
     check_inputs(check);

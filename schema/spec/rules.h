@@ -8,5 +8,6 @@ bool rule_written(const struct check *check, const char *path);
 // "a … is not divisible by b …": the fault is shown at the first key.
 void rule_divides(struct check *check, const char *path, int64_t value, const char *by, int64_t divisor);
 
+void check_attention(struct check *check); // rules_attention.c
 void check_moe(struct check *check);    // rules_moe.c
 void check_inputs(struct check *check); // rules_inputs.c

@@ -33,6 +33,7 @@ enum spec_document { DOCUMENT_PARAGRAPH, DOCUMENT_LINE, DOCUMENT_FILE };
 enum spec_norm { NORM_RMSNORM, NORM_LAYERNORM };
 enum spec_activation { ACTIVATION_SWIGLU, ACTIVATION_GELU };
 enum spec_position { POSITION_ROPE, POSITION_LEARNED, POSITION_NONE };
+enum spec_qk_norm_over { QK_NORM_HEAD, QK_NORM_PROJECTION };
 enum spec_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 };
 enum spec_dispatcher { DISPATCHER_ALLTOALL, DISPATCHER_ALLGATHER, DISPATCHER_FLEX };
 enum spec_router_dtype { ROUTER_FP32, ROUTER_BF16, ROUTER_FP64 };
@@ -96,9 +97,13 @@ struct spec_model {
     enum spec_activation activation;
     enum spec_position position;
     double rope_base;
+    int64_t max_position_embeddings; // rows of the table of learned positions; default data.sequence_length
     double rope_scaling_factor;      // 0: none (Llama-3 scaling)
+    double rope_scaling_low_freq_factor, rope_scaling_high_freq_factor;
+    int64_t rope_scaling_original_length;
     bool bias, qk_norm;
-    int64_t attention_window;        // 0: full causal
+    enum spec_qk_norm_over qk_norm_over;
+    int64_t attention_window;        // tokens that a token sees, itself included; 0: full causal
     double attention_dropout, hidden_dropout;
     struct spec_init { double std; } init;
     struct spec_moe moe;

@@ -94,13 +94,14 @@ TIMED(rmsnorm_forward, NORMS, (void *out, void *rstd, const void *x, const void 
 TIMED(rmsnorm_backward, NORMS,
     (void *dx, void *dweight, const void *dout, const void *x, const void *weight, const void *rstd, size_t T, size_t C),
     (dx, dweight, dout, x, weight, rstd, T, C))
-TIMED(rope, ROPE, (void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction),
-    (x, T, stride, first, heads, D, S, base, direction))
-TIMED(attention_forward, ATTENTION, (void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D),
-    (out, lse, qkv, B, S, H, G, D))
+TIMED(rope, ROPE,
+    (void *x, const int32_t *positions, const double *frequencies, size_t T, size_t stride, size_t first, size_t heads, size_t D, int direction),
+    (x, positions, frequencies, T, stride, first, heads, D, direction))
+TIMED(attention_forward, ATTENTION, (void *out, void *lse, const void *qkv, const struct attention_options *options),
+    (out, lse, qkv, options))
 TIMED(attention_backward, ATTENTION,
-    (void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D),
-    (dqkv, dout, qkv, out, lse, B, S, H, G, D))
+    (void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, const struct attention_options *options),
+    (dqkv, dout, qkv, out, lse, options))
 TIMED(swiglu_forward, SWIGLU, (void *out, const void *gate_up, const void *scale, size_t T, size_t F), (out, gate_up, scale, T, F))
 TIMED(swiglu_backward, SWIGLU,
     (void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F),

@@ -73,7 +73,7 @@ static struct outcome gradients(struct side *side, int64_t step)
     model_statistics_reset(side->model);
     for (int64_t m = 0; m < micro_batches; m++) {
         tiny_tokens(&side->spec, tokens, targets, step * SEQUENCES_A_STEP + (m * ranks + side->parallel.dp->rank) * SEQUENCES, SEQUENCES);
-        outcome.loss += model_forward(side->model, tokens, targets, true, 1.0 / (double)micro_batches) / (double)micro_batches;
+        outcome.loss += model_forward(side->model, &(struct micro_batch){.tokens = tokens, .targets = targets}, true, 1.0 / (double)micro_batches) / (double)micro_batches;
         model_backward(side->model);
     }
     all_reduce_doubles(side->parallel.dp, &outcome.loss, 1);

@@ -143,26 +143,114 @@ static void test_rmsnorm(void **test)
     }
 }
 
+static double frequencies[64];
+
 static void run_rope(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
 {
-    const size_t *d = t->dims; // T, stride, first, heads, D, S, direction
-    (void)i;
-    ops->rope(r[0], d[0], d[1], d[2], d[3], d[4], d[5], 10000, d[6] ? 1 : -1);
+    const size_t *d = t->dims; // T, stride, first, heads, D, positions, direction
+    for (size_t k = 0; k < d[4] / 2; k++)
+        frequencies[k] = pow(10000, -2.0 * (double)k / (double)d[4]);
+    ops->rope(r[0], i[0], frequencies, d[0], d[1], d[2], d[3], d[4], d[6] ? 1 : -1);
 }
 
 static void test_rope(void **test)
 {
     static const size_t shapes[][6] = {
-        {1, 2, 0, 1, 2, 1}, {7, 30, 1, 2, 6, 7}, {26, 200, 2, 3, 34, 13}, {300, 96, 0, 3, 32, 100}, {5, 66, 0, 1, 66, 5}};
+        {1, 2, 0, 1, 2, 1}, {7, 30, 1, 2, 6, 7}, {26, 200, 2, 3, 34, 13}, {300, 96, 0, 3, 32, 100}, {5, 66, 0, 1, 66, 5}, {40, 8, 0, 2, 4, 5000}};
     (void)test;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t direction = 0; direction < 2; direction++) {
             struct trial trial;
             const size_t *d = shapes[s];
-            trial_begin(&trial, "rope (T×stride×first×heads×D×S×forward)", 7, d[0], d[1], d[2], d[3], d[4], d[5], direction);
+            trial_begin(&trial, "rope (T×stride×first×heads×D×positions×forward)", 7, d[0], d[1], d[2], d[3], d[4], d[5], direction);
             trial_reals(&trial, d[0] * d[1], 1);
+            int32_t *positions = trial_ints(&trial, d[0]);
+            for (size_t t = 0; t < d[0]; t++)
+                positions[t] = (int32_t)(s % 2 ? t % d[5] : below(d[5]));
             trial_end(&trial, run_rope);
         }
+}
+
+static void run_piece_norm(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    const size_t *d = t->dims; // T, stride, first, groups, width
+    (void)i;
+    ops->piece_norm_forward(r[0], r[1], r[2], r[3], d[0], d[1], d[2], d[3], d[4], 1e-5);
+    ops->piece_norm_backward(r[4], r[5], r[1], r[3], r[2], d[0], d[1], d[2], d[3], d[4]);
+}
+
+static void test_piece_norm(void **test)
+{
+    static const size_t shapes[][5] = {{1, 1, 0, 1, 1}, {1, 9, 2, 2, 3}, {7, 40, 5, 3, 7}, {65, 33, 0, 1, 33}, {130, 96, 32, 2, 16}, {200, 24, 4, 5, 4}};
+    (void)test;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        struct trial trial;
+        const size_t *d = shapes[s];
+        trial_begin(&trial, "piece_norm (T×stride×first×groups×width)", 5, d[0], d[1], d[2], d[3], d[4]);
+        trial_reals(&trial, d[0] * d[1], 1);
+        trial_reals(&trial, d[0] * d[3] * d[4], 1);
+        trial_reals(&trial, d[0] * d[3], 1);
+        trial_reals(&trial, d[4], 1);
+        trial_reals(&trial, d[0] * d[1], 1);
+        trial_reals(&trial, d[4], 1);
+        trial.terms[4] = 1; // a piece of one value has no gradient
+        trial_end(&trial, run_piece_norm);
+    }
+}
+
+// dims: T, C, per mille
+static void run_dropout(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    struct dropout dropout = {(double)t->dims[2] / 1000, 0x123456789abcdef0u, 0xfffffffau, dropout_site(DROPOUT_MLP, 3)};
+    (void)i;
+    ops->dropout(r[0], r[1], &dropout, t->dims[0], t->dims[1]);
+    ops->dropout(r[1], r[1], &dropout, t->dims[0], t->dims[1]);
+}
+
+static void test_dropout(void **test)
+{
+    (void)test;
+    for (size_t n = 0; n < ODD * 4; n++) {
+        struct trial trial;
+        size_t T = odd[n % ODD], C = n % 3 ? odd[(n * 5 + 3) % ODD] : 1500 + n, per_mille = (size_t[]){0, 1, 500, 900}[n / ODD];
+        trial_begin(&trial, "dropout (T×C×per mille)", 3, T, C, per_mille);
+        trial_reals(&trial, T * C, 1);
+        trial_reals(&trial, T * C, 1);
+        trial_end(&trial, run_dropout);
+    }
+}
+
+// A row's factors do not depend on the rows around it, the share that is dropped is what was asked, and kept values make up for it.
+static void test_dropout_is_of_its_place(void **test)
+{
+    enum { T = 40, C = 1000 };
+    (void)test;
+    for (size_t p = 0; p < 3; p++) {
+        struct dropout whole = {(double[]){0.1, 0.5, 0.9}[p], 7, 0xffffffffffu, dropout_site(DROPOUT_ATTENTION, 1)};
+        static double ones[T * C], out[T * C], row[C];
+        double sum = 0;
+        for (size_t i = 0; i < T * C; i++)
+            ones[i] = 1;
+        device_reference_f64()->ops->dropout(out, ones, &whole, T, C);
+        size_t dropped = 0;
+        for (size_t i = 0; i < T * C; i++) {
+            assert_true(out[i] == 0 || out[i] == 1 / (1 - whole.probability));
+            dropped += out[i] == 0;
+            sum += out[i];
+        }
+        double deviation = sqrt(T * C * whole.probability * (1 - whole.probability));
+        assert_true(fabs((double)dropped - T * C * whole.probability) < 4 * deviation);
+        assert_true(fabs(sum - T * C) < 4 * deviation / (1 - whole.probability));
+        for (size_t t = 0; t < T; t++) {
+            struct dropout one = whole;
+            one.token += t;
+            device_reference_f64()->ops->dropout(row, ones, &one, 1, C);
+            assert_memory_equal(row, out + t * C, sizeof row);
+            one.site++;
+            device_reference_f64()->ops->dropout(row, ones, &one, 1, C);
+            assert_memory_not_equal(row, out + t * C, sizeof row);
+        }
+    }
 }
 
 static void run_swiglu_forward(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
@@ -376,6 +464,9 @@ int main(void)
         cmocka_unit_test(test_grouped_bias),
         cmocka_unit_test(test_rmsnorm),
         cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_piece_norm),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_dropout_is_of_its_place),
         cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_elements),

@@ -123,29 +123,65 @@ static void layernorm_backward(const struct device_ops *ops, double *dx, const d
     layernorm_forward(ops, other, x, d); // of this x: the last one may have been another
     ops->layernorm_backward(dx, dx + weight, dx + bias, dy, x, x + weight, saved, second, d[0], d[1]);
 }
+static const double frequencies[] = {1, 0.1};
+static const int32_t positions[] = {0, 1, 2, 0, 7, 1};
 
 static void rope_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
     memcpy(y, x, d[0] * d[1] * sizeof *y);
-    ops->rope(y, d[0], d[1], d[2], d[3], d[4], d[5], 100, 1);
+    ops->rope(y, positions, frequencies, d[0], d[1], d[2], d[3], d[4], 1);
 }
 
 static void rope_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
 {
     (void)x;
     memcpy(dx, dy, d[0] * d[1] * sizeof *dx);
-    ops->rope(dx, d[0], d[1], d[2], d[3], d[4], d[5], 100, -1);
+    ops->rope(dx, positions, frequencies, d[0], d[1], d[2], d[3], d[4], -1);
+}
+
+// x: rows, then the weight. d: T, stride, first, groups, width.
+static void piece_norm_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    memcpy(y, x, d[0] * d[1] * sizeof *y);
+    ops->piece_norm_forward(y, other, saved, x + d[0] * d[1], d[0], d[1], d[2], d[3], d[4], 1e-2);
+}
+
+static void piece_norm_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    memcpy(dx, dy, d[0] * d[1] * sizeof *dx);
+    ops->piece_norm_backward(dx, dx + d[0] * d[1], other, x + d[0] * d[1], saved, d[0], d[1], d[2], d[3], d[4]);
+}
+
+static void dropout_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
+{
+    ops->dropout(y, x, &(struct dropout){0.4, 5, 77, dropout_site(DROPOUT_EMBEDDING, 0)}, d[0], d[1]);
+}
+
+static void dropout_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
+{
+    (void)x;
+    ops->dropout(dx, dy, &(struct dropout){0.4, 5, 77, dropout_site(DROPOUT_EMBEDDING, 0)}, d[0], d[1]);
+}
+
+// d: B, S, H, G, D, and what is seen: 0 all, 1 a window of 3, 2 documents, 3 both, with dropout from 4 on.
+static struct attention_options options_of(const size_t *d)
+{
+    static const int32_t first[] = {0, 0, 2, 3, 3, 0, 1, 2, 2, 2};
+    return (struct attention_options){d[0], d[1], d[2], d[3], d[4], d[5] & 1 ? 3 : 0, d[5] & 2 ? first : NULL,
+        {d[5] & 4 ? 0.4 : 0, 5, 77, dropout_site(DROPOUT_SCORES, 0)}};
 }
 
 static void attention_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
-    ops->attention_forward(y, saved, x, d[0], d[1], d[2], d[3], d[4]);
+    struct attention_options options = options_of(d);
+    ops->attention_forward(y, saved, x, &options);
 }
 
 static void attention_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
 {
-    ops->attention_forward(other, saved, x, d[0], d[1], d[2], d[3], d[4]);
-    ops->attention_backward(dx, dy, x, other, saved, d[0], d[1], d[2], d[3], d[4]);
+    struct attention_options options = options_of(d);
+    ops->attention_forward(other, saved, x, &options);
+    ops->attention_backward(dx, dy, x, other, saved, &options);
 }
 
 // x: gate_up, then scale if d[2].
@@ -260,8 +296,15 @@ static const struct gradient_case cases[] = {
     {"rmsnorm", rmsnorm_forward, rmsnorm_backward, 4 * 6 + 6, 4 * 6, {4, 6}, 1},
     {"layernorm", layernorm_forward, layernorm_backward, 4 * 6 + 2 * 6, 4 * 6, {4, 6}, 1},
     {"layernorm, one column", layernorm_forward, layernorm_backward, 3 + 2, 3, {3, 1}, 1},
-    {"rope", rope_forward, rope_backward, 6 * 14, 6 * 14, {6, 14, 1, 2, 4, 3}, 1},
+    {"rope", rope_forward, rope_backward, 6 * 14, 6 * 14, {6, 14, 1, 2, 4}, 1},
+    {"piece_norm", piece_norm_forward, piece_norm_backward, 4 * 14 + 3, 4 * 14, {4, 14, 2, 3, 3}, 1},
+    {"piece_norm, one piece", piece_norm_forward, piece_norm_backward, 4 * 9 + 8, 4 * 9, {4, 9, 1, 1, 8}, 1},
+    {"dropout", dropout_forward, dropout_backward, 5 * 30, 5 * 30, {5, 30}, 1},
     {"attention", attention_forward, attention_backward, 2 * 5 * 8 * 4, 2 * 5 * 4 * 4, {2, 5, 4, 2, 4}, 1},
+    {"attention, window", attention_forward, attention_backward, 2 * 5 * 8 * 4, 2 * 5 * 4 * 4, {2, 5, 4, 2, 4, 1}, 1},
+    {"attention, documents", attention_forward, attention_backward, 2 * 5 * 8 * 4, 2 * 5 * 4 * 4, {2, 5, 4, 2, 4, 2}, 1},
+    {"attention, dropout", attention_forward, attention_backward, 2 * 5 * 8 * 4, 2 * 5 * 4 * 4, {2, 5, 4, 2, 4, 4}, 1},
+    {"attention, all of it", attention_forward, attention_backward, 2 * 5 * 8 * 4, 2 * 5 * 4 * 4, {2, 5, 4, 2, 4, 7}, 1},
     {"attention, one head", attention_forward, attention_backward, 7 * 3 * 2, 7 * 2, {1, 7, 1, 1, 2}, 2},
     {"swiglu", swiglu_forward, swiglu_backward, 3 * 2 * 4, 3 * 4, {3, 4, 0}, 2},
     {"swiglu, scaled", swiglu_forward, swiglu_backward, 3 * 2 * 4 + 3, 3 * 4, {3, 4, 1}, 2},

@@ -89,7 +89,7 @@ static struct json *result_of(struct model *model, const struct json *input)
     int32_t *tokens = read_rows(js_get(input, "tokens"), B, S), *targets = read_rows(js_get(input, "targets"), B, S);
     struct json *result = js_object(), *logits = js_array(), *gradients = js_object();
     double *row = allocate(V, sizeof *row);
-    js_set(result, "loss", js_real(model_forward(model, tokens, targets, true, 1)));
+    js_set(result, "loss", js_real(model_forward(model, &(struct micro_batch){.tokens = tokens, .targets = targets}, true, 1)));
     model_backward(model);
     for (size_t i = 0; i < model->table.count; i++) {
         const struct param *param = &model->table.items[i];
@@ -97,7 +97,7 @@ static struct json *result_of(struct model *model, const struct json *input)
         js_set(gradients, param->name, numbers(values, param_elements(param)));
         free(values);
     }
-    model_forward(model, tokens, targets, false, 0);
+    model_forward(model, &(struct micro_batch){.tokens = tokens, .targets = targets}, false, 0);
     for (size_t t = 0; t < B * S; t++) {
         model_logits(model, t, row);
         js_append(logits, numbers(row, V));

@@ -81,15 +81,15 @@ static struct json *gradients_of(const struct model *model)
 static struct json *result_of(struct model *model)
 {
     const struct spec *spec = model->spec;
-    size_t tokens_count = (size_t)(spec->training.micro_batch_size * spec->data.sequence_length), layers = (size_t)spec->model.layers;
-    int32_t *tokens = allocate(tokens_count, sizeof *tokens), *targets = allocate(tokens_count, sizeof *targets);
+    size_t layers = (size_t)spec->model.layers;
     int64_t micro_batches = strtoll(word_or("micro_batches", "1"), NULL, 10);
     int64_t *counts = allocate(layers * (size_t)spec->model.moe.experts, sizeof *counts);
     double *balance = allocate(layers, sizeof *balance), loss = 0;
     for (int64_t i = 0; i < micro_batches; i++) {
-        tiny_tokens(spec, tokens, targets, i * spec->training.micro_batch_size, spec->training.micro_batch_size);
-        loss += model_forward(model, tokens, targets, true, 1 / (double)micro_batches);
+        struct micro_batch *batch = tiny_batch(spec, i * spec->training.micro_batch_size);
+        loss += model_forward(model, batch, true, 1 / (double)micro_batches);
         model_backward(model);
+        free(batch);
     }
     model_statistics(model, counts, balance, &micro_batches);
 
@@ -97,8 +97,6 @@ static struct json *result_of(struct model *model)
     js_set(result, "loss", js_real(loss / (double)micro_batches));
     js_set(result, "balance", numbers(balance, layers));
     js_set(result, "gradients", gradients_of(model));
-    free(tokens);
-    free(targets);
     free(counts);
     free(balance);
     return result;

@@ -79,13 +79,13 @@ static void compare_tensor(const struct model *model, const struct param *param,
 
 static void compare_model(struct model *model, const struct json *golden, double tolerance)
 {
-    int32_t tokens[4 * TINY_SEQUENCE], targets[4 * TINY_SEQUENCE];
     int64_t counts[TINY_LAYERS * 16], micro_batches;
     double balance[TINY_LAYERS];
     tiny_values(model, js_real_of(js_get(js_get(golden, "config"), "deviation"), NAN));
-    tiny_tokens(model->spec, tokens, targets, 0, model->spec->training.micro_batch_size);
-    double loss = model_forward(model, tokens, targets, true, 1);
+    struct micro_batch *batch = tiny_batch(model->spec, 0);
+    double loss = model_forward(model, batch, true, 1);
     model_backward(model);
+    free(batch);
     model_statistics(model, counts, balance, &micro_batches);
     assert_true(fabs(loss - js_real_of(js_get(golden, "loss"), NAN)) <= tolerance);
     for (size_t layer = 0; layer < TINY_LAYERS; layer++)

@@ -20,7 +20,7 @@ struct fixture {
     struct comm *world;
     struct parallel parallel;
     struct model *model;
-    int32_t tokens[TOKENS_MAX], targets[TOKENS_MAX];
+    struct micro_batch *batch;
 };
 
 static void set_up(struct fixture *f, const struct tiny *tiny, const struct device *device, double deviation)
@@ -32,12 +32,13 @@ static void set_up(struct fixture *f, const struct tiny *tiny, const struct devi
     assert_int_equal(model_new(&f->model, &f->spec, device, &f->parallel, &err), 0);
     if (deviation > 0)
         tiny_values(f->model, deviation);
-    tiny_tokens(&f->spec, f->tokens, f->targets, 0, f->spec.training.micro_batch_size);
+    f->batch = tiny_batch(&f->spec, 0);
 }
 
 static void tear_down(struct fixture *f)
 {
     model_free(f->model);
+    free(f->batch);
     parallel_release(&f->parallel);
     comm_finish(f->world);
 }
@@ -48,7 +49,7 @@ static double whole_loss(struct fixture *f)
     int64_t micro_batches, *counts = allocate((size_t)(TINY_LAYERS * f->spec.model.moe.experts), sizeof *counts);
     double balance[TINY_LAYERS], coefficient = f->spec.model.moe.losses_count ? f->spec.model.moe.losses[0].coefficient : 0;
     model_statistics_reset(f->model);
-    double loss = model_forward(f->model, f->tokens, f->targets, true, 1);
+    double loss = model_forward(f->model, f->batch, true, 1);
     model_statistics(f->model, counts, balance, &micro_batches);
     assert_int_equal(micro_batches, 1);
     for (size_t layer = 0; layer < TINY_LAYERS; layer++)
@@ -153,14 +154,17 @@ static void micro_batches_add_up_to_the_batch(void **state)
     set_up(&whole, &tiny, device_reference_f64(), 0.5);
     tiny.micro_batch = 2;
     set_up(&parts, &tiny, device_reference_f64(), 0.5);
+    int32_t targets[TOKENS_MAX];
     for (size_t t = 0; t < TOKENS_MAX; t++)
-        whole.targets[t] = whole.targets[t] < 0 ? 1 : whole.targets[t]; // so that both halves count equally many
+        targets[t] = whole.batch->targets[t] < 0 ? 1 : whole.batch->targets[t]; // so that both halves count equally many
+    whole.batch->targets = targets;
 
-    double loss = model_forward(whole.model, whole.tokens, whole.targets, true, 1), sum = 0;
+    double loss = model_forward(whole.model, whole.batch, true, 1), sum = 0;
     model_backward(whole.model);
     for (size_t half = 0; half < 2; half++) {
         size_t first = half * TOKENS_MAX / 2;
-        sum += model_forward(parts.model, whole.tokens + first, whole.targets + first, true, 0.5) / 2;
+        struct micro_batch part = {.tokens = whole.batch->tokens + first, .targets = targets + first};
+        sum += model_forward(parts.model, &part, true, 0.5) / 2;
         model_backward(parts.model);
     }
     assert_true(fabs(sum - loss) < 1e-12);
@@ -183,7 +187,7 @@ static void a_fresh_model_knows_nothing(void **state)
     for (int64_t experts = 0; experts <= 4; experts += 4) {
         struct fixture f;
         set_up(&f, &(struct tiny){.experts = experts, .top_k = 2}, device_reference(), 0);
-        double loss = model_forward(f.model, f.tokens, f.targets, false, 1);
+        double loss = model_forward(f.model, f.batch, false, 1);
         assert_true(fabs(loss - log(TINY_VOCAB)) < 0.05);
         tear_down(&f);
     }
@@ -194,7 +198,7 @@ static void validation_leaves_no_trace(void **state)
     (void)state;
     struct fixture f;
     set_up(&f, &(struct tiny){.experts = 4, .top_k = 2, .balance = 0.1}, device_reference(), 0.5);
-    double loss = model_forward(f.model, f.tokens, f.targets, false, 1);
+    double loss = model_forward(f.model, f.batch, false, 1);
     assert_true(loss > 0);
     int64_t zeros, counts[TINY_LAYERS * 4], micro_batches;
     double balance[TINY_LAYERS];
@@ -213,7 +217,7 @@ static void statistics_count_every_choice(void **state)
     struct fixture f;
     set_up(&f, &(struct tiny){.experts = 4, .top_k = 2, .layer_frequency = 2}, device_reference(), 0.5);
     for (int i = 0; i < 3; i++)
-        model_forward(f.model, f.tokens, f.targets, true, 1);
+        model_forward(f.model, f.batch, true, 1);
     int64_t counts[TINY_LAYERS * 4], micro_batches, sum = 0;
     double balance[TINY_LAYERS];
     model_statistics(f.model, counts, balance, &micro_batches);
@@ -238,7 +242,7 @@ static void guarded_is_plain(const struct device *device)
     double loss[2], norm[2];
     for (size_t i = 0; i < 2; i++) {
         model_zero_gradients(both[i]->model);
-        loss[i] = model_forward(both[i]->model, both[i]->tokens, both[i]->targets, true, 1);
+        loss[i] = model_forward(both[i]->model, both[i]->batch, true, 1);
         model_backward(both[i]->model);
         model_reduce_gradients(both[i]->model);
         norm[i] = model_gradient_norm(both[i]->model, &zeros[i]);
@@ -261,7 +265,7 @@ static void grouped_is_one_by_one(const struct device *device)
     double loss[2], *dense[2], *experts[2];
     for (size_t i = 0; i < 2; i++) {
         set_up(&sides[i], &(struct tiny){.experts = 8, .top_k = 2, .balance = 0.1, .grouped_gemm = i == 1}, device, 0.5);
-        loss[i] = model_forward(sides[i].model, sides[i].tokens, sides[i].targets, true, 1);
+        loss[i] = model_forward(sides[i].model, sides[i].batch, true, 1);
         model_backward(sides[i].model);
         copy_gradients(&sides[i], &dense[i], &experts[i]);
     }
@@ -335,7 +339,7 @@ static void single_expert_is_dense(const struct device *device)
     struct fixture *both[] = {&dense, &single};
     double norms[2];
     for (size_t i = 0; i < 2; i++) {
-        losses[i] = model_forward(both[i]->model, both[i]->tokens, both[i]->targets, true, 1);
+        losses[i] = model_forward(both[i]->model, both[i]->batch, true, 1);
         model_backward(both[i]->model);
         norms[i] = model_gradient_norm(both[i]->model, &zeros[i]);
     }

@@ -29,6 +29,8 @@ void tiny_spec(struct spec *spec, const struct tiny *tiny)
         .tensor = 1, .pipeline = 1, .context = 1, .expert = tiny->expert_parallel ? tiny->expert_parallel : 1, .virtual_pipeline = 1};
     spec->resources.nodes = 1;
     spec->resources.ranks_per_node = ranks;
+    if (tiny->change)
+        tiny->change(spec);
 }
 
 double tiny_random(uint64_t seed, uint64_t index)
@@ -76,6 +78,27 @@ void tiny_tokens(const struct spec *spec, int32_t *tokens, int32_t *targets, int
             tokens[b * S + s] = (int32_t)(tiny_random(7, at) * vocabulary);
             targets[b * S + s] = at % 7 == 3 ? -1 : (int32_t)(tiny_random(7, at + 1) * vocabulary);
         }
+}
+
+struct micro_batch *tiny_batch(const struct spec *spec, int64_t first)
+{
+    int64_t S = spec->data.sequence_length, B = spec->training.micro_batch_size, T = B * S;
+    struct micro_batch *batch = allocate(1, sizeof *batch + 4 * (size_t)T * sizeof(int32_t));
+    int32_t *tokens = (int32_t *)(batch + 1), *targets = tokens + T, *first_key = targets + T, *positions = first_key + T;
+    tiny_tokens(spec, tokens, targets, first, B);
+    for (int64_t t = 0, begin = 0, length = 1; t < T; t++) {
+        if (t % S == 0) {
+            begin = 0;
+            length = 1;
+        } else if (t % S == begin + length) {
+            begin += length++;
+        }
+        first_key[t] = (int32_t)begin;
+        positions[t] = (int32_t)(t % S - begin);
+    }
+    *batch = (struct micro_batch){tokens, targets, spec->data.reset_position_ids ? positions : NULL,
+        spec->data.reset_attention_mask ? first_key : NULL, first};
+    return batch;
 }
 
 double *tiny_read(const struct model *model, const void *at, size_t count)

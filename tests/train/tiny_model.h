@@ -9,6 +9,7 @@ struct tiny { // what tests vary; the rest is fixed
     double balance;             // coefficient of the balance loss
     int64_t micro_batch;        // sequences; 0: 2
     int64_t ranks, expert_parallel; // 0: 1
+    void (*change)(struct spec *spec); // last; may be NULL
 };
 
 enum { TINY_LAYERS = 2, TINY_HIDDEN = 12, TINY_FFN = 20, TINY_HEADS = 2, TINY_GROUPS = 1, TINY_HEAD_DIM = 6, TINY_VOCAB = 19, TINY_SEQUENCE = 5 };
@@ -20,6 +21,10 @@ void tiny_values(struct model *model, double deviation);
 
 // Tokens and targets of the sequences first … first + count − 1 of an endless supply; every seventh target is not counted.
 void tiny_tokens(const struct spec *spec, int32_t *tokens, int32_t *targets, int64_t first, int64_t count);
+
+// A micro batch of the sequences from `first` on, in one block: free(). Where the spec's attention or positions end at documents, these have
+// 1, 2, 3, … tokens.
+struct micro_batch *tiny_batch(const struct spec *spec, int64_t first);
 
 // The same pseudo-random number in [0,1) for the same seed and index.
 double tiny_random(uint64_t seed, uint64_t index);

@@ -113,6 +113,18 @@ static const struct slip rules[] = {
     {"model: {kv_heads: 3}", "`model.attention_heads` 4 is not divisible by `model.kv_heads` 3 (remainder 1)"},
     {"model: {head_dim: 15}", "rotary positions need an even `model.head_dim`, and it is 15"},
     {"model: {head_dim: 8, hidden_size: 66}", NULL},
+    {"model: {head_dim: 15, position: none}", NULL},
+    {"model: {position: learned, max_position_embeddings: 8}", "`model.max_position_embeddings` 8 is less than `data.sequence_length` 64"},
+    {"model: {position: learned, max_position_embeddings: 64}", NULL},
+    {"model: {rope_scaling_factor: 0.5}", "`model.rope_scaling_factor` 0.5 is less than 1: it stretches wavelengths"},
+    {"model: {rope_scaling_factor: 8, rope_scaling_low_freq_factor: 4}", "`model.rope_scaling_high_freq_factor` 4 is not more than `rope_scaling_low_freq_factor` 4"},
+    {"model: {qk_norm_over: projection, qk_norm: true}", NULL},
+    {"model: {attention_dropout: 1}", "`model.attention_dropout` expects a number of at least 0 and less than 1, not `1`"},
+    {"data: {eod_token: x}", "`data.eod_token` needs a tokenizer.json: the byte tokenizer ends documents with a token of its own"},
+    {"data: {tokenizer: t.json, reset_attention_mask: true}",
+        "`data.reset_attention_mask` needs `data.eod_token`: which token ends a document is known of the byte tokenizer only"},
+    {"data: {tokenizer: t.json, eod_mask_loss: true}",
+        "`data.eod_mask_loss` needs `data.eod_token`: which token ends a document is known of the byte tokenizer only"},
     {"model: {vocab_size: 256}", "`model.vocab_size` 256 is too small for the byte tokenizer: 256 bytes and the end-of-document token are 257"},
     {"model: {moe: {experts: 4, top_k: 5}}", "`model.moe.top_k` 5 is more than `model.moe.experts` 4"},
     {"model: {moe: {experts: 4, top_k: 1}}", "`model.moe.top_k` 1 of 4 experts needs `pre_softmax: true`: a softmax over one expert is always 1, and the router would not learn"},
@@ -215,6 +227,32 @@ static void test_rules(void **state)
         load_text(&file, text, NULL);
         if (rules[i].expected ? !has_message(&file, rules[i].expected) : file.errors != 0)
             fail_msg("%s\n expected: %s\n actual:\n%s", rules[i].line, rules[i].expected ? rules[i].expected : "(good)", file.problems.at);
+        spec_file_release(&file);
+        free(text);
+    }
+}
+
+// Keys that do nothing where they stand: the file is good, and says so.
+static const struct slip unused[] = {
+    {"model: {max_position_embeddings: 64}", "`model.max_position_embeddings` is used by `position: learned` only"},
+    {"model: {position: none, rope_base: 500}", "`model.rope_base` is used by `position: rope` only"},
+    {"model: {position: learned, rope_scaling_factor: 8}", "`model.rope_scaling_factor` is used by `position: rope` only"},
+    {"model: {rope_scaling_low_freq_factor: 2}", "`model.rope_scaling_low_freq_factor` is used with a `rope_scaling_factor` only"},
+    {"model: {rope_scaling_high_freq_factor: 2}", "`model.rope_scaling_high_freq_factor` is used with a `rope_scaling_factor` only"},
+    {"model: {rope_scaling_original_length: 2}", "`model.rope_scaling_original_length` is used with a `rope_scaling_factor` only"},
+    {"model: {qk_norm_over: projection}", "`model.qk_norm_over` is used with `qk_norm: true` only"},
+    {"model: {position: none}\ndata: {reset_position_ids: true}", "`data.reset_position_ids` is used by a model with positions only"},
+};
+
+static void test_unused_keys(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof unused / sizeof unused[0]; i++) {
+        struct spec_file file;
+        char *text = string_format("base: good.yaml\n%s\n", unused[i].line);
+        load_text(&file, text, NULL);
+        if (file.errors || !strstr(file.warnings.at, unused[i].expected))
+            fail_msg("%s\n expected: %s\n actual:\n%s%s", unused[i].line, unused[i].expected, file.problems.at, file.warnings.at);
         spec_file_release(&file);
         free(text);
     }
@@ -510,7 +548,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
-        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_rules), cmocka_unit_test(test_unused_keys),
         cmocka_unit_test(test_type_errors_hide_no_rule),
         cmocka_unit_test(test_keys_that_are_not_there),
         cmocka_unit_test(test_missing_keys),

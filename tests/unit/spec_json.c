@@ -13,7 +13,8 @@
     "  tokenize: {tasks: 100, sampling_rate: 7.4%, document_limit: 1000, cpus_per_task: 12, memory_per_task: 24GB}}\n" \
     "model: {layers: 4, hidden_size: 64, ffn_hidden_size: 96, attention_heads: 8, kv_heads: 4, head_dim: 16, vocab_size: 300,\n" \
     "  tied_embeddings: true, norm: layernorm, norm_epsilon: 1e-6, activation: gelu, position: learned, rope_base: 500000,\n" \
-    "  rope_scaling_factor: 8, bias: true, qk_norm: true, attention_window: 32, attention_dropout: 0.1, hidden_dropout: 0.2,\n" \
+    "  max_position_embeddings: 1024, rope_scaling_factor: 8, rope_scaling_low_freq_factor: 2, rope_scaling_high_freq_factor: 16,\n" \
+    "  rope_scaling_original_length: 4096, bias: true, qk_norm: true, qk_norm_over: projection, attention_window: 32, attention_dropout: 0.1, hidden_dropout: 0.2,\n" \
     "  init: {std: 0.01}, from: {run: other, step: 20},\n" \
     "  moe: {experts: 16, experts_per_layer: [8, 16], routing: expert_choice, top_k: 3,\n" \
     "    expert_ffn_hidden_size: 32, dispatcher: flex, grouped_gemm: true, router_dtype: fp64,\n" \
@@ -178,8 +179,7 @@ static void test_unrunnable_keys(void **state)
 {
     (void)state;
     static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x", "environment.modules=[a]",
-        "data.reset_position_ids=true", "model.norm=layernorm", "model.activation=gelu", "model.position=none", "model.bias=true",
-        "model.qk_norm=true", "model.hidden_dropout=0.1", "training.precision=bf16", "training.recompute.granularity=full",
+        "model.norm=layernorm", "model.activation=gelu", "training.precision=bf16", "training.recompute.granularity=full",
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "resources.nodes=2",
         "resources.device=cuda", "resources.memory=1GB", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",
@@ -188,7 +188,7 @@ static void test_unrunnable_keys(void **state)
         "model.moe={experts_per_layer: [4, 2]}", "model.moe={experts: 4, layers: [1]}", "model.moe={experts: 4, routing: expert_choice}",
         "training.loss_scale.initial=65536", "training.loss_scale.minimum=2", "training.loss_scale.window=500",
         "training.loss_scale.hysteresis=1",
-        "training.gpu_sniff_test_interval=20", "data.eod_token=x", "data.tokenize.tasks=100", "data.tokenize.sampling_rate=7.4%",
+        "training.gpu_sniff_test_interval=20", "data.tokenize.tasks=100", "data.tokenize.sampling_rate=7.4%",
         "data.tokenize.document_limit=1000", "data.tokenize.cpus_per_task=12", "data.tokenize.memory_per_task=24GB",
         "image.base=docker://a/b:1.2", "preflight.image=d.sqsh",
         "sweep={grid: {training.seed: [1, 2]}}", "stages={a: {kind: check}}", "retry={limit: 2}"};
@@ -216,7 +216,9 @@ static void test_unrunnable_keys(void **state)
         "training.learning_rate.schedule=cosine", "training.learning_rate.schedule=linear", "training.learning_rate.schedule=inverse_square_root",
         "training.learning_rate.expert_peak=1e-3", "training.rampup_batch_size={start: 2, increment: 2, samples: 100}",
         "model.moe={experts: 4, pre_softmax: true, grouped_gemm: true, per_layer_metrics: true}", "model.from={path: /ck}", "checkpoint.interval=5",
-        "data.eod_mask_loss=true", "parallelism.expert_tensor=1", "model.moe={experts: 4, layer_frequency: 2}", "hf-jobs={flavor: h200x8}"};
+        "data.eod_mask_loss=true", "data.reset_position_ids=true", "data.reset_attention_mask=true", "model.position=none",
+        "model.position=learned", "model.rope_scaling_factor=8", "model.bias=true", "model.qk_norm=true", "model.attention_window=5",
+        "model.attention_dropout=0.1", "model.hidden_dropout=0.1", "parallelism.expert_tensor=1", "model.moe={experts: 4, layer_frequency: 2}", "hf-jobs={flavor: h200x8}"};
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
         struct spec_file file;
         const char *sets[] = {taken[i], NULL};

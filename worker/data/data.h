@@ -77,6 +77,12 @@ void blend_read(const struct blend *blend, int64_t index, int32_t *out); // S + 
 // The order of a blend: sample s comes from the pair that lags most behind weight · s; first maximum wins. weights are normalised.
 void blend_order(int16_t *dataset, int64_t *sample, const double *weights, size_t datasets, int64_t size);
 
+// ---- documents within samples ----
+// The token that ends a document: the byte tokenizer's own, or the one with this text in a tokenizer.json.
+int document_end_token(int32_t *id, const char *tokenizer, const char *text, struct error *err);
+// starts(count): for each token the place in the row where its document begins; the token that ends a document is its last.
+void document_starts(int32_t *starts, const int32_t *tokens, int64_t count, int32_t end);
+
 // ---- tokenising ----
 enum { BYTE_TOKEN_EOD = 256, BYTE_VOCABULARY = 257 };
 struct tokenize_options {

@@ -79,10 +79,19 @@ void cpu_weighted_bias_backward(void *dbiases, void *dscale, const void *dout, c
 void cpu_grouped_bias_gradient(void *dbiases, const void *dout, const int64_t *counts, size_t groups, size_t N);
 
 // cpu_attention.c
-void cpu_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D);
 void cpu_attention_cached(void *out, const void *qkv, const void *cache, size_t T, size_t past, size_t H, size_t G, size_t D, size_t window);
+void cpu_attention_forward(void *out, void *lse, const void *qkv, const struct attention_options *options);
 void cpu_attention_backward(
-    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D);
+    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, const struct attention_options *options);
+
+// cpu_positions.c
+void cpu_piece_norm_forward(void *x, void *kept, void *rstd, const void *weight, size_t T, size_t stride, size_t first, size_t groups,
+    size_t width, double eps);
+void cpu_piece_norm_backward(void *dx, void *dweight, const void *kept, const void *weight, const void *rstd, size_t T, size_t stride,
+    size_t first, size_t groups, size_t width);
+void cpu_rope(void *x, const int32_t *positions, const double *frequencies, size_t T, size_t stride, size_t first, size_t heads, size_t D,
+    int direction);
+void cpu_dropout(void *out, const void *in, const struct dropout *dropout, size_t T, size_t C);
 
 // cpu_rows.c
 void cpu_embedding_forward(void *out, const void *weight, const int32_t *tokens, size_t T, size_t C);
@@ -94,7 +103,6 @@ void cpu_layernorm_forward(
     void *out, void *mean, void *rstd, const void *x, const void *weight, const void *bias, size_t T, size_t C, double eps);
 void cpu_layernorm_backward(void *dx, void *dweight, void *dbias, const void *dout, const void *x, const void *weight, const void *mean,
     const void *rstd, size_t T, size_t C);
-void cpu_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction);
 void cpu_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F);
 void cpu_swiglu_backward(void *dgate_up, void *dscale, const void *dout, const void *gate_up, const void *scale, size_t T, size_t F);
 void cpu_cross_entropy(void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor);

@@ -1,5 +1,6 @@
 // Causal attention in tiles of queries. A thread takes one sequence and one key head at a time, packs its keys and values once, and goes
-// through the query heads that share them. Memory: a few rows of S scores (forward) or one small tile (backward), never S × S.
+// through the query heads that share them. A window or the begin of a document only shortens the range of keys of a tile, so that a
+// document gets the bits that it would get alone. Memory: a few rows of S scores (forward) or one small tile (backward), never S × S.
 // A query's sums run over keys in order, a key's gradient over query heads and then queries in order.
 #include "worker/device/cpu.h"
 
@@ -13,6 +14,7 @@ struct attention {
     float *out, *lse, *dqkv;
     const float *dout, *qkv;
     const float *saved_out, *saved_lse;
+    const struct attention_options *options;
     size_t B, S, H, G, D;
     size_t row;    // reals of a row of qkv
     size_t wide;   // D in whole strips
@@ -30,33 +32,71 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static struct attention attention_of(size_t B, size_t S, size_t H, size_t G, size_t D)
+static struct attention attention_of(const struct attention_options *o)
 {
-    assert(G && H % G == 0 && D % 2 == 0);
-    return (struct attention){.B = B,
-        .S = S,
-        .H = H,
-        .G = G,
-        .D = D,
-        .row = (H + 2 * G) * D,
-        .wide = rounded(D, cpu.kernels->strip),
-        .padded = rounded(S, KEYS),
-        .scale = (float)(1 / sqrt((double)D))};
+    assert(o->G && o->H % o->G == 0 && KEYS % cpu.kernels->strip == 0 && KEYS % DROPOUT_RUN == 0);
+    return (struct attention){.options = o,
+        .B = o->B,
+        .S = o->S,
+        .H = o->H,
+        .G = o->G,
+        .D = o->D,
+        .row = (o->H + 2 * o->G) * o->D,
+        .wide = rounded(o->D, cpu.kernels->strip),
+        .padded = rounded(o->S, KEYS),
+        .scale = (float)(1 / sqrt((double)o->D))};
+}
+
+// The first key that query s of sequence b sees.
+static size_t first_seen(const struct attention_options *o, size_t b, size_t s)
+{
+    size_t begin = o->window && s + 1 > o->window ? s + 1 - o->window : 0;
+    size_t document = o->first_key ? (size_t)o->first_key[b * o->S + s] : 0;
+    return document > begin ? document : begin;
+}
+
+// Of the tile of keys j0 …: how many are before what query s sees, and how many (of width) it sees.
+static struct range seen(const struct attention *a, size_t b, size_t s, size_t j0, size_t width)
+{
+    size_t first = first_seen(a->options, b, s), to = s >= j0 ? smaller(s - j0 + 1, width) : 0;
+    return (struct range){first > j0 ? smaller(first - j0, to) : 0, to};
+}
+
+static void drop(float *values, const float *factors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] *= factors[i];
+}
+
+// One query's scores of the keys from … into weights, zero where it does not see them; returns what they are to be divided by.
+static float forward_row(const struct attention *a, size_t b, size_t h, size_t s, size_t from, size_t width, float *p)
+{
+    const struct dropout *dropout = &a->options->dropout;
+    struct range keys = seen(a, b, s, from, width);
+    memset(p, 0, keys.from * sizeof *p);
+    float sum = cpu.kernels->softmax(p + keys.from, &a->lse[(b * a->H + h) * a->S + s], keys.to - keys.from, width - keys.from, a->scale);
+    float factors[KEYS];
+    for (size_t j = dropout->probability > 0 ? 0 : keys.to; j < keys.to; j += KEYS) {
+        size_t count = smaller(KEYS, keys.to - j);
+        cpu.kernels->dropout_factors(factors, dropout, b * a->S + s, (uint32_t)h, from + j, count);
+        drop(p + j, factors, count);
+    }
+    return sum;
 }
 
 static void forward_head(const struct attention *a, size_t b, size_t h, const float *keys, const float *values, float *scores)
 {
     const float *q = a->qkv + b * a->S * a->row + h * a->D;
     for (size_t s0 = 0; s0 < a->S; s0 += QUERIES) {
-        size_t rows = smaller(QUERIES, a->S - s0), width = s0 + rows;
+        size_t rows = smaller(QUERIES, a->S - s0), from = first_seen(a->options, b, s0) / KEYS * KEYS, width = s0 + rows - from;
         struct left left = {q + s0 * a->row, a->row, 1, 0};
-        cpu.kernels->multiply(scores, a->padded, left, keys, a->D * cpu.kernels->strip, rows, width, a->D, false);
+        cpu.kernels->multiply(scores, a->padded, left, keys + from * a->D, a->D * cpu.kernels->strip, rows, width, a->D, false);
         float sums[QUERIES];
         for (size_t i = 0; i < rows; i++)
-            sums[i] = cpu.kernels->softmax(scores + i * a->padded, &a->lse[(b * a->H + h) * a->S + s0 + i], s0 + i + 1, width, a->scale);
+            sums[i] = forward_row(a, b, h, s0 + i, from, width, scores + i * a->padded);
         float *out = a->out + ((b * a->S + s0) * a->H + h) * a->D;
         left = (struct left){scores, a->padded, 1, 0};
-        cpu.kernels->multiply(out, a->H * a->D, left, values, a->S * cpu.kernels->strip, rows, a->D, width, false);
+        cpu.kernels->multiply(out, a->H * a->D, left, values + from * cpu.kernels->strip, a->S * cpu.kernels->strip, rows, a->D, width, false);
         for (size_t i = 0; i < rows; i++)
             cpu.kernels->scale(out + i * a->H * a->D, 1 / sums[i], a->D);
     }
@@ -79,13 +119,13 @@ static void run_forward(const void *job, int thread, int threads)
     }
 }
 
-void cpu_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D)
+void cpu_attention_forward(void *out, void *lse, const void *qkv, const struct attention_options *options)
 {
-    struct attention a = attention_of(B, S, H, G, D);
+    struct attention a = attention_of(options);
     a.out = out;
     a.lse = lse;
     a.qkv = qkv;
-    cpu_run(run_forward, &a, B * S * S * H * D / 16);
+    cpu_run(run_forward, &a, a.B * a.S * a.S * a.H * a.D / 16);
 }
 
 // What backward needs of one key head: packed keys and values, the sums of their gradients, and one tile.
@@ -113,9 +153,28 @@ static struct backward backward_of(const struct attention *a, int thread)
     return w;
 }
 
-// Keys j0 … of one tile against the query tile s0 …: p and dscore, then their three products.
+// One query's scores p and products dp of the tile of keys j0 … into weights (as dv takes them) and gradients of scores.
+static void backward_row(
+    const struct attention *a, size_t b, size_t h, size_t s, size_t j0, size_t width, float *p, float *dp, float lse, float delta)
+{
+    const struct dropout *dropout = &a->options->dropout;
+    struct range keys = seen(a, b, s, j0, width);
+    float factors[KEYS];
+    bool drops = dropout->probability > 0 && keys.to > keys.from;
+    if (drops) {
+        cpu.kernels->dropout_factors(factors, dropout, b * a->S + s, (uint32_t)h, j0, keys.to);
+        drop(dp, factors, keys.to);
+    }
+    memset(p, 0, keys.from * sizeof *p);
+    memset(dp, 0, keys.from * sizeof *dp);
+    cpu.kernels->softmax_backward(p + keys.from, dp + keys.from, lse, delta, keys.to - keys.from, width - keys.from, a->scale);
+    if (drops)
+        drop(p, factors, keys.to);
+}
+
+// Keys j0 … of one tile against the query tile s0 …: p and dscore, then their three products. `first`: the query tile's first tile of keys.
 static void backward_tile(
-    const struct attention *a, const struct backward *w, size_t b, size_t h, size_t s0, size_t j0, const float *deltas)
+    const struct attention *a, const struct backward *w, size_t b, size_t h, size_t s0, size_t j0, bool first, const float *deltas)
 {
     const struct kernels *kernels = cpu.kernels;
     size_t rows = smaller(QUERIES, a->S - s0), width = smaller(KEYS, s0 + rows - j0), D = a->D, across = D * kernels->strip;
@@ -124,13 +183,11 @@ static void backward_tile(
     kernels->multiply(w->p, KEYS, q, w->keys_across + j0 * D, across, rows, width, D, false);
     kernels->multiply(w->dp, KEYS, d, w->values_across + j0 * D, across, rows, width, D, false);
     const float *lse = a->saved_lse + (b * a->H + h) * a->S + s0;
-    for (size_t i = 0; i < rows; i++) {
-        size_t visible = s0 + i >= j0 ? smaller(s0 + i - j0 + 1, width) : 0;
-        kernels->softmax_backward(w->p + i * KEYS, w->dp + i * KEYS, lse[i], deltas[i], visible, width, a->scale);
-    }
+    for (size_t i = 0; i < rows; i++)
+        backward_row(a, b, h, s0 + i, j0, width, w->p + i * KEYS, w->dp + i * KEYS, lse[i], deltas[i]);
     float *dq = a->dqkv + (b * a->S + s0) * a->row + h * D;
     size_t keys = smaller(KEYS, a->S - j0); // as packed
-    kernels->multiply(dq, a->row, (struct left){w->dp, KEYS, 1, 0}, w->keys + j0 * a->wide, keys * kernels->strip, rows, D, width, j0 > 0);
+    kernels->multiply(dq, a->row, (struct left){w->dp, KEYS, 1, 0}, w->keys + j0 * a->wide, keys * kernels->strip, rows, D, width, !first);
     kernels->multiply(w->dk + j0 * D, D, (struct left){w->dp, 1, KEYS, 0}, w->queries, rows * kernels->strip, width, D, rows, true);
     kernels->multiply(w->dv + j0 * D, D, (struct left){w->p, 1, KEYS, 0}, w->douts, rows * kernels->strip, width, D, rows, true);
 }
@@ -144,8 +201,9 @@ static void backward_head(const struct attention *a, const struct backward *w, s
             deltas[i] = cpu.kernels->dot(a->dout + at + i * a->H * D, a->saved_out + at + i * a->H * D, D);
         cpu.kernels->pack_right(w->queries, a->qkv + (b * a->S + s0) * a->row + h * D, a->row, 1, rows, D);
         cpu.kernels->pack_right(w->douts, a->dout + at, a->H * D, 1, rows, D);
-        for (size_t j0 = 0; j0 < s0 + rows; j0 += KEYS)
-            backward_tile(a, w, b, h, s0, j0, deltas);
+        size_t from = first_seen(a->options, b, s0) / KEYS * KEYS;
+        for (size_t j0 = from; j0 < s0 + rows; j0 += KEYS)
+            backward_tile(a, w, b, h, s0, j0, j0 == from, deltas);
     }
 }
 
@@ -173,13 +231,13 @@ static void run_backward(const void *job, int thread, int threads)
 }
 
 void cpu_attention_backward(
-    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D)
+    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, const struct attention_options *options)
 {
-    struct attention a = attention_of(B, S, H, G, D);
+    struct attention a = attention_of(options);
     a.dqkv = dqkv;
     a.dout = dout;
     a.qkv = qkv;
     a.saved_out = out;
     a.saved_lse = lse;
-    cpu_run(run_backward, &a, B * S * S * H * D / 16);
+    cpu_run(run_backward, &a, a.B * a.S * a.S * a.H * a.D / 16);
 }

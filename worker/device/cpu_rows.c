@@ -1,6 +1,5 @@
 // Operations over rows of tokens, and embedding.
 #include "worker/device/cpu.h"
-#include "worker/device/host_memory.h"
 
 #include <assert.h>
 #include <math.h>
@@ -138,61 +137,6 @@ void cpu_layernorm_backward(void *dx, void *dweight, void *dbias, const void *do
         return;
     cpu.kernels->add(dweight, dweight, n.partials, C);
     cpu.kernels->add(dbias, dbias, n.partials + C, C);
-}
-
-// Cosines (S, D/2) and then sines of one (S, D, base), kept from call to call: a model uses one, an evaluation perhaps another.
-struct rope_table {
-    size_t S, D;
-    double base;
-    float *cosines, *sines;
-};
-
-static const struct rope_table *rope_table_of(size_t S, size_t D, double base)
-{
-    enum { TABLES = 4 };
-    static struct rope_table tables[TABLES];
-    static size_t next;
-    for (size_t i = 0; i < TABLES; i++)
-        if (tables[i].S == S && tables[i].D == D && tables[i].base == base)
-            return &tables[i];
-    struct rope_table *table = &tables[next++ % TABLES];
-    size_t count = S * (D / 2);
-    if (table->cosines)
-        host_memory.free(table->cosines, 2 * table->S * (table->D / 2) * sizeof(float));
-    float *block = host_memory.alloc(2 * count * sizeof(float));
-    *table = (struct rope_table){S, D, base, block, block + count};
-    for (size_t s = 0; s < S; s++)
-        for (size_t i = 0; i < D / 2; i++) {
-            double angle = (double)s * pow(base, -2.0 * (double)i / (double)D);
-            table->cosines[s * (D / 2) + i] = (float)cos(angle);
-            table->sines[s * (D / 2) + i] = (float)sin(angle);
-        }
-    return table;
-}
-
-struct rope {
-    float *x;
-    const struct rope_table *table;
-    size_t T, stride, first, heads;
-    int direction;
-};
-
-static void run_rope(const void *job, int thread, int threads)
-{
-    const struct rope *r = job;
-    size_t D = r->table->D;
-    struct range part = cpu_part(r->T, thread, threads);
-    for (size_t t = part.from; t < part.to; t++) {
-        size_t at = t % r->table->S * (D / 2);
-        cpu.kernels->rope(
-            r->x + t * r->stride + r->first * D, r->table->cosines + at, r->table->sines + at, r->heads, D, (float)r->direction);
-    }
-}
-
-void cpu_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction)
-{
-    struct rope r = {x, rope_table_of(S, D, base), T, stride, first, heads, direction};
-    cpu_run(run_rope, &r, T * heads * D);
 }
 
 struct swiglu {

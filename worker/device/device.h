@@ -14,6 +14,7 @@
 // Every operation is deterministic: a row of a product has the same bits whatever the number of rows and threads, sums over rows run in
 // row order in fixed blocks, ties go to the lower index.
 #pragma once
+#include "schema/shape/dropout.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,15 @@ struct device_memory {
     void (*read_back)(void *host, const void *from, size_t bytes); // waits
     void (*copy)(void *to, const void *from, size_t bytes);
     void *(*host_view)(void *at);                                // address a communicator may use directly; NULL: it must stage
+};
+
+// Attention over B sequences of S: query s sees keys j ≤ s, of them the last `window` (its own among them), none before first_key. The
+// weight of key j is multiplied by value j of row b·S + s, head h, of the dropout.
+struct attention_options {
+    size_t B, S, H, G, D;
+    size_t window;            // 0: all
+    const int32_t *first_key; // (B,S), the first position in its sequence that a query may see; never falls from query to query. NULL: 0
+    struct dropout dropout;
 };
 
 struct device_ops {
@@ -79,14 +89,27 @@ struct device_ops {
     void (*layernorm_backward)(void *dx, void *dweight, void *dbias, const void *dout, const void *x, const void *weight, const void *mean,
         const void *rstd, size_t T, size_t C); // all three +=
 
-    // Rotates heads `first..first+heads` of rows of `stride` reals in place; row t has position t % S; pairs (i, i + D/2), angle
-    // position · base^(−2i/D). direction +1 forward, −1 for the gradient.
-    void (*rope)(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction);
+    // RMSNorm inside rows of `stride` reals, in place: each of `groups` pieces of `width` reals, the first at real `first`, is normalised by
+    // itself, all with weight(width). kept(T, groups·width): the pieces as they were; rstd(T, groups). Backward turns the pieces' gradients
+    // in dx into those of what they were.
+    void (*piece_norm_forward)(void *x, void *kept, void *rstd, const void *weight, size_t T, size_t stride, size_t first, size_t groups,
+        size_t width, double eps);
+    void (*piece_norm_backward)(void *dx, void *dweight, const void *kept, const void *weight, const void *rstd, size_t T, size_t stride,
+        size_t first, size_t groups, size_t width); // dweight +=, pieces in order, rows in fixed blocks
 
-    // Causal attention over B sequences of S. qkv(T, (H+2G)·D): q heads, then k heads, then v heads. out(T, H·D), lse(B,H,S). Scale 1/sqrt(D).
-    void (*attention_forward)(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D);
-    void (*attention_backward)(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H,
-        size_t G, size_t D);
+    // Rotates heads `first..first+heads` of rows of `stride` reals in place, pairs (i, i + D/2) by positions(T) · frequencies(D/2); these are
+    // host memory. direction +1 forward, −1 for the gradient.
+    void (*rope)(void *x, const int32_t *positions, const double *frequencies, size_t T, size_t stride, size_t first, size_t heads, size_t D,
+        int direction);
+
+    // qkv(T, (H+2G)·D): q heads, then k heads, then v heads. out(T, H·D), lse(B,H,S): of the scores that are seen, whether dropped or not.
+    // Scale 1/sqrt(D).
+    void (*attention_forward)(void *out, void *lse, const void *qkv, const struct attention_options *options);
+    void (*attention_backward)(void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse,
+        const struct attention_options *options);
+
+    // out(T,C) = in · factor of each value: row t is row t of the dropout, channel c its value c. out may be in; its own gradient.
+    void (*dropout)(void *out, const void *in, const struct dropout *dropout, size_t T, size_t C);
 
     // Attention of T new positions of one sequence, past .. past + T − 1, over its cache (past + T, 2G·D): keys, then values of each position, the new
     // ones' among them. qkv(T, (H+2G)·D), of which only the queries are read; out(T, H·D). A position sees the last `window`, its own among them; 0: all.

@@ -257,23 +257,59 @@ static void guard_layernorm_backward(void *dx, void *dweight, void *dbias, const
         REALS(weight, C), REALS(mean, T), REALS(rstd, T), T, C);
 }
 
-static void guard_rope(void *x, size_t T, size_t stride, size_t first, size_t heads, size_t D, size_t S, double base, int direction)
+// Reals from the first row's begin to the end of the last row's pieces.
+static size_t pieces(size_t T, size_t stride, size_t end)
 {
-    size_t used = T ? (T - 1) * stride + (first + heads) * D : 0;
-    inner->ops->rope(REALS(x, used), T, stride, first, heads, D, S, base, direction);
+    return T ? (T - 1) * stride + end : 0;
 }
 
-static void guard_attention_forward(void *out, void *lse, const void *qkv, size_t B, size_t S, size_t H, size_t G, size_t D)
+static void guard_piece_norm_forward(void *x, void *kept, void *rstd, const void *weight, size_t T, size_t stride, size_t first,
+    size_t groups, size_t width, double eps)
 {
-    inner->ops->attention_forward(REALS(out, B * S * H * D), REALS(lse, B * H * S), REALS(qkv, B * S * (H + 2 * G) * D), B, S, H, G, D);
+    inner->ops->piece_norm_forward(REALS(x, pieces(T, stride, first + groups * width)), REALS(kept, T * groups * width),
+        REALS(rstd, T * groups), REALS(weight, width), T, stride, first, groups, width, eps);
+}
+
+static void guard_piece_norm_backward(void *dx, void *dweight, const void *kept, const void *weight, const void *rstd, size_t T,
+    size_t stride, size_t first, size_t groups, size_t width)
+{
+    inner->ops->piece_norm_backward(REALS(dx, pieces(T, stride, first + groups * width)), REALS(dweight, width),
+        REALS(kept, T * groups * width), REALS(weight, width), REALS(rstd, T * groups), T, stride, first, groups, width);
+}
+
+static void guard_rope(void *x, const int32_t *positions, const double *frequencies, size_t T, size_t stride, size_t first, size_t heads,
+    size_t D, int direction)
+{
+    HOST(frequencies);
+    inner->ops->rope(REALS(x, pieces(T, stride, (first + heads) * D)), INTS(positions, T), frequencies, T, stride, first, heads, D, direction);
+}
+
+static struct attention_options translated(const struct attention_options *options)
+{
+    struct attention_options o = *options;
+    o.first_key = o.first_key ? INTS(o.first_key, o.B * o.S) : NULL;
+    return o;
+}
+
+static void guard_attention_forward(void *out, void *lse, const void *qkv, const struct attention_options *options)
+{
+    struct attention_options o = translated(options);
+    size_t T = o.B * o.S;
+    inner->ops->attention_forward(REALS(out, T * o.H * o.D), REALS(lse, T * o.H), REALS(qkv, T * (o.H + 2 * o.G) * o.D), &o);
 }
 
 static void guard_attention_backward(
-    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, size_t B, size_t S, size_t H, size_t G, size_t D)
+    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, const struct attention_options *options)
 {
-    size_t inputs = B * S * (H + 2 * G) * D, outputs = B * S * H * D;
+    struct attention_options o = translated(options);
+    size_t inputs = o.B * o.S * (o.H + 2 * o.G) * o.D, outputs = o.B * o.S * o.H * o.D;
     inner->ops->attention_backward(
-        REALS(dqkv, inputs), REALS(dout, outputs), REALS(qkv, inputs), REALS(out, outputs), REALS(lse, B * H * S), B, S, H, G, D);
+        REALS(dqkv, inputs), REALS(dout, outputs), REALS(qkv, inputs), REALS(out, outputs), REALS(lse, o.B * o.H * o.S), &o);
+}
+
+static void guard_dropout(void *out, const void *in, const struct dropout *dropout, size_t T, size_t C)
+{
+    inner->ops->dropout(REALS(out, T * C), REALS(in, T * C), dropout, T, C);
 }
 
 static void guard_attention_cached(
@@ -490,10 +526,13 @@ static const struct device_ops ops = {
     .rmsnorm_backward = guard_rmsnorm_backward,
     .layernorm_forward = guard_layernorm_forward,
     .layernorm_backward = guard_layernorm_backward,
+    .piece_norm_forward = guard_piece_norm_forward,
+    .piece_norm_backward = guard_piece_norm_backward,
     .rope = guard_rope,
     .attention_forward = guard_attention_forward,
     .attention_backward = guard_attention_backward,
     .attention_cached = guard_attention_cached,
+    .dropout = guard_dropout,
     .swiglu_forward = guard_swiglu_forward,
     .swiglu_backward = guard_swiglu_backward,
     .gelu_forward = guard_gelu_forward,

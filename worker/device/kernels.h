@@ -2,6 +2,7 @@
 // kernels_*.inc over their own vector type. A kernel works on the calling thread, allocates nothing, and gives an element the same bits
 // whatever the number of rows it is called with. Names and shapes as in device.h.
 #pragma once
+#include "schema/shape/dropout.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +53,8 @@ struct kernels {
     float (*softmax)(float *p, float *lse, size_t visible, size_t width, float scale);
     // p = exp(scale·p − lse), dp = scale·p·(dp − delta) up to `visible`, then both 0.
     void (*softmax_backward)(float *p, float *dp, float lse, float delta, size_t visible, size_t width, float scale);
+    // out(count) = factors of values first … of a row and head of the dropout; first is a multiple of DROPOUT_RUN.
+    void (*dropout_factors)(float *out, const struct dropout *dropout, uint64_t row, uint32_t head, size_t first, size_t count);
     float (*dot)(const float *a, const float *b, size_t count);
     void (*swiglu_forward)(float *out, const float *gate_up, const float *scale, size_t rows, size_t F);
     void (*swiglu_backward)(

@@ -31,7 +31,6 @@ struct evaluation {
     struct trained trained;
     struct loaded loaded;
     struct batches batches;
-    int32_t *tokens, *targets;      // (B,S)
     int64_t samples;                // to be read
     int64_t done, counted, bytes;   // samples, targets that count, bytes among them
     double nats;                    // the sum over counted targets
@@ -43,36 +42,18 @@ static enum data_split split_of(const char *name)
     return strcmp(name, "train") == 0 ? SPLIT_TRAIN : strcmp(name, "test") == 0 ? SPLIT_TEST : SPLIT_VALID;
 }
 
-// Fills a micro batch; rows beyond the last sample repeat it and do not count.
-static int read_batch(struct evaluation *e, struct error *err)
-{
-    const struct spec *spec = &e->trained.job.spec;
-    size_t S = (size_t)spec->data.sequence_length;
-    for (int64_t b = 0; b < spec->training.micro_batch_size; b++) {
-        int32_t *tokens = e->tokens + (size_t)b * S, *targets = e->targets + (size_t)b * S;
-        if (e->done + b < e->samples) {
-            if (batches_sample(&e->batches, true, e->done + b, tokens, targets, err) != 0)
-                return -1;
-            continue;
-        }
-        memcpy(tokens, tokens - S, S * sizeof *tokens);
-        for (size_t i = 0; i < S; i++)
-            targets[i] = -1;
-    }
-    return 0;
-}
-
 static int evaluate_batch(struct evaluation *e, struct error *err)
 {
     const struct spec *spec = &e->trained.job.spec;
     int64_t rows = spec->training.micro_batch_size, count = rows * spec->data.sequence_length, counted = 0;
-    if (read_batch(e, err) != 0)
+    struct micro_batch batch;
+    if (batches_read_at(&e->batches, true, e->done, e->samples, &batch, err) != 0)
         return -1;
     for (int64_t i = 0; i < count; i++) {
-        counted += e->targets[i] >= 0;
-        e->bytes += e->targets[i] >= 0 && e->targets[i] < BYTE_TOKEN_EOD;
+        counted += batch.targets[i] >= 0;
+        e->bytes += batch.targets[i] >= 0 && batch.targets[i] < BYTE_TOKEN_EOD;
     }
-    e->nats += model_forward(e->loaded.model, e->tokens, e->targets, false, 0) * (double)counted;
+    e->nats += model_forward(e->loaded.model, &batch, false, 0) * (double)counted;
     e->counted += counted;
     e->done = e->done + rows < e->samples ? e->done + rows : e->samples;
     return 0;
@@ -89,9 +70,6 @@ static int open_all(struct evaluation *e, const char *path, int64_t step, int64_
         return -1;
     if (batches > 0 && batches < (e->samples + spec->training.micro_batch_size - 1) / spec->training.micro_batch_size)
         e->samples = batches * spec->training.micro_batch_size;
-    size_t count = (size_t)(spec->training.micro_batch_size * spec->data.sequence_length);
-    e->tokens = allocate(count, sizeof *e->tokens);
-    e->targets = allocate(count, sizeof *e->targets);
     return loaded_open(&e->loaded, &e->trained, threads, err);
 }
 
@@ -157,8 +135,6 @@ int evaluate_command(int argc, char **argv)
     code = open_all(&e, words[0], step, batches, threads, &err) != 0 || run(&e, &err) != 0 ? complain(&err, EXIT_BAD_INPUT) : EXIT_DONE;
     if (code == EXIT_DONE)
         tell(&e, as_json);
-    free(e.tokens);
-    free(e.targets);
     batches_release(&e.batches);
     if (e.loaded.self)
         loaded_close(&e.loaded);

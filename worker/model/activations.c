@@ -1,6 +1,7 @@
 #include "worker/model/activations.h"
 
 #include "schema/base/text.h"
+#include "schema/shape/rope.h"
 
 #include <stdlib.h>
 
@@ -33,6 +34,17 @@ static void layer_init(struct layer_activations *layer, const struct spec *spec,
         dispatch_init(&layer->dispatch, parallel->ep, layer->sizes.E, layer->sizes.R, layer->order, layer->arrival);
 }
 
+// Positions as they are where documents do not begin them anew.
+static void number_positions(const struct activations *a, const struct device *device)
+{
+    size_t T = a->sizes.T;
+    int32_t *positions = allocate(T, sizeof *positions);
+    for (size_t t = 0; t < T; t++)
+        positions[t] = (int32_t)(t % a->sizes.S);
+    device->memory->upload(a->positions, positions, T * sizeof *positions);
+    free(positions);
+}
+
 struct activations *activations_new(const struct spec *spec, const struct device *device, const struct parallel *parallel)
 {
     struct activations *a = allocate(1, sizeof *a);
@@ -45,6 +57,10 @@ struct activations *activations_new(const struct spec *spec, const struct device
     a->arena = device->memory->alloc(a->arena_bytes);
     a->dispatch_arena = a->dispatch_bytes ? device->memory->alloc(a->dispatch_bytes) : NULL;
     point(a, &plan);
+    if (a->positions)
+        number_positions(a, device);
+    a->frequencies = allocate(a->sizes.D / 2, sizeof *a->frequencies);
+    rope_frequencies(a->frequencies, spec);
     for (size_t layer = 0; layer < a->sizes.layers; layer++)
         layer_init(&a->layers[layer], spec, &a->sizes, layer, parallel);
     arena_release(&plan);
@@ -60,6 +76,7 @@ void activations_free(struct activations *a, const struct device *device)
     device->memory->free(a->arena, a->arena_bytes);
     if (a->dispatch_arena)
         device->memory->free(a->dispatch_arena, a->dispatch_bytes);
+    free(a->frequencies);
     free(a->layers);
     free(a);
 }

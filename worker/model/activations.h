@@ -27,8 +27,12 @@ struct activations {
     } exchange;
     void *arena, *dispatch_arena;
     size_t arena_bytes, dispatch_bytes;
+    double *frequencies;            // (D/2) of rotary positions; host memory
     bool training;                  // the last forward kept what backward needs
+    bool dropping;                  // the last forward was a training one
+    uint64_t first_token;           // of the micro batch, in the order of the run
     double gradient_factor;
+    void *dout;                     // the gradient of what an mlp block adds: dx, or dbranch where it was dropped
 };
 
 struct activations *activations_new(const struct spec *spec, const struct device *device, const struct parallel *parallel);

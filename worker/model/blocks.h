@@ -14,6 +14,17 @@ struct moe_statistics {
 void *layer_weight(const struct model *model, enum param_kind kind, size_t layer);
 void *layer_gradient(const struct model *model, enum param_kind kind, size_t layer);
 
+// x of the first layer from tokens, and from positions where these are learned; and the way back from dx.
+void embedding_forward(struct model *model);
+void embedding_backward(struct model *model);
+
+// What is dropped of a place of the micro batch at hand: nothing outside of training.
+struct dropout dropout_of(const struct model *model, double probability, enum dropout_kind kind, size_t layer);
+// Whether hidden values are dropped at all. The hidden dropout of x(T,C), in place. Backward returns where the gradient of the values before lies: dx itself where nothing is dropped.
+bool hidden_drops(const struct model *model);
+void hidden_dropout_forward(struct model *model, enum dropout_kind kind, size_t layer, void *x);
+void *hidden_dropout_backward(struct model *model, enum dropout_kind kind, size_t layer, void *dx);
+
 // x_mid = x + attention(norm(x)). Backward: dx (T,C), the gradient of x_mid, becomes the gradient of x.
 void attention_block_forward(struct model *model, size_t layer);
 void attention_block_backward(struct model *model, size_t layer);
@@ -22,8 +33,9 @@ void attention_block_backward(struct model *model, size_t layer);
 void mlp_block_forward(struct model *model, size_t layer, void *out);
 void mlp_block_backward(struct model *model, size_t layer);
 
-// Experts over normed_mlp, with all that stands beside them. Forward writes out = x_mid + moe; backward writes activations->dnormed from dx.
-void moe_forward(struct model *model, size_t layer, void *out);
+// Experts over normed_mlp, with all that stands beside them. Forward writes out = residual + moe (residual NULL: moe alone); backward writes
+// activations->dnormed from activations->dout.
+void moe_forward(struct model *model, size_t layer, void *out, const void *residual);
 void moe_backward(struct model *model, size_t layer);
 
 // RMSNorm or layer norm, as the spec says; `weight` is one of PARAM_ATTENTION_NORM, PARAM_MLP_NORM and, with layer -1, PARAM_FINAL_NORM.
@@ -48,14 +60,14 @@ struct ffn {
 };
 // out(T,C) = scale · ffn(normed_mlp).
 void ffn_forward(struct model *model, size_t layer, const struct ffn *ffn, void *out);
-// out(T,C) = the gradient of normed_mlp, from activations->dx; dscale(T) if scale; dgate_up and dact are room to work in.
+// out(T,C) = the gradient of normed_mlp, from activations->dout; dscale(T) if scale; dgate_up and dact are room to work in.
 void ffn_backward(struct model *model, size_t layer, const struct ffn *ffn, void *out, void *dscale, void *dgate_up, void *dact);
 
 // Beside a layer's experts: a shared expert, and the dense branch of a residual MoE, which shares the token with the experts by a learned
 // softmax over two (DeepSpeed's coefficient).
 // The weights of the chosen experts (T,K) as they are sent: probs, times the experts' share.
 const void *branches_probs(struct model *model, size_t layer);
-// residual(T,C) + what the branches give; residual where there are none.
+// residual(T,C) + what the branches give; residual where there are none. NULL counts as zeros.
 const void *branches_forward(struct model *model, size_t layer, const void *residual);
 // exchange.dprobs, the gradient of what was sent, becomes that of probs.
 void branches_probs_backward(struct model *model, size_t layer);

@@ -52,14 +52,16 @@ const void *branches_forward(struct model *model, size_t layer, const void *resi
             ops->sigmoid_forward(l->shared_gate, l->shared_gate, s->T);
         }
         ffn_forward(model, layer, &shared, a->branch);
-        ops->add(a->branch, a->branch, residual, s->T * s->C);
+        if (residual)
+            ops->add(a->branch, a->branch, residual, s->T * s->C);
         residual = a->branch;
     }
     if (s->Y) {
         struct ffn branch = dense_branch(model, layer);
         ffn_forward(model, layer, &branch, a->exchange.drouter); // free in the forward pass
-        ops->add(a->branch, a->exchange.drouter, residual, s->T * s->C);
-        residual = a->branch;
+        if (residual)
+            ops->add(a->branch, a->exchange.drouter, residual, s->T * s->C);
+        residual = residual ? a->branch : a->exchange.drouter;
     }
     return residual;
 }

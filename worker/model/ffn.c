@@ -53,14 +53,14 @@ void ffn_backward(struct model *model, size_t layer, const struct ffn *ffn, void
     const struct model_sizes *s = &l->sizes;
     size_t F = ffn->width, rows = s->gates * F;
 
-    ops->linear_dweight(layer_gradient(model, ffn->down, layer), a->dx, ffn->act, s->T, s->C, F);
-    ops->linear_dinput(dact, a->dx, layer_weight(model, ffn->down, layer), s->T, s->C, F);
+    ops->linear_dweight(layer_gradient(model, ffn->down, layer), a->dout, ffn->act, s->T, s->C, F);
+    ops->linear_dinput(dact, a->dout, layer_weight(model, ffn->down, layer), s->T, s->C, F);
     activation_backward(model, dgate_up, dscale, dact, ffn->gate_up, ffn->scale, s->T, F);
     if (ffn->biased && ffn->scale)
-        ops->weighted_bias_backward(layer_gradient(model, ffn->down_bias, layer), dscale, a->dx, layer_weight(model, ffn->down_bias, layer),
+        ops->weighted_bias_backward(layer_gradient(model, ffn->down_bias, layer), dscale, a->dout, layer_weight(model, ffn->down_bias, layer),
             ffn->scale, &(int64_t){(int64_t)s->T}, 1, s->C);
     else if (ffn->biased)
-        ops->bias_gradient(layer_gradient(model, ffn->down_bias, layer), a->dx, s->T, s->C);
+        ops->bias_gradient(layer_gradient(model, ffn->down_bias, layer), a->dout, s->T, s->C);
     if (ffn->biased)
         ops->bias_gradient(layer_gradient(model, ffn->first_bias, layer), dgate_up, s->T, rows);
     ops->linear_dweight(layer_gradient(model, ffn->first, layer), dgate_up, l->normed_mlp, s->T, rows, s->C);
@@ -83,13 +83,19 @@ void mlp_block_forward(struct model *model, size_t layer, void *out)
     struct layer_activations *l = &a->layers[layer];
 
     norm_forward(model, PARAM_MLP_NORM, (int64_t)layer, l->normed_mlp, l->mean_mlp, l->rstd_mlp, l->x_mid);
-    if (layer_is_moe(model->spec, layer)) {
-        moe_forward(model, layer, out);
+    bool drops = hidden_drops(model), experts = layer_is_moe(model->spec, layer);
+    if (experts && !drops) {
+        moe_forward(model, layer, out, l->x_mid);
         return;
     }
+    void *added = experts ? a->dbranch : a->branch;
     struct ffn ffn = own_ffn(model, layer);
-    ffn_forward(model, layer, &ffn, a->branch);
-    model->device->ops->add(out, a->branch, l->x_mid, a->sizes.T * a->sizes.C);
+    if (experts)
+        moe_forward(model, layer, added, NULL);
+    else
+        ffn_forward(model, layer, &ffn, added);
+    hidden_dropout_forward(model, DROPOUT_MLP, layer, added);
+    model->device->ops->add(out, added, l->x_mid, a->sizes.T * a->sizes.C);
 }
 
 void mlp_block_backward(struct model *model, size_t layer)
@@ -97,6 +103,7 @@ void mlp_block_backward(struct model *model, size_t layer)
     struct activations *a = model->activations;
     struct layer_activations *l = &a->layers[layer];
 
+    a->dout = hidden_dropout_backward(model, DROPOUT_MLP, layer, a->dx);
     if (layer_is_moe(model->spec, layer)) {
         moe_backward(model, layer);
     } else {

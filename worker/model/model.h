@@ -39,10 +39,18 @@ bool model_weight_is_rounded(const struct model *model, const struct param *para
 // Makes the rounded weights anew. To be called once after parameters were written by others than the optimizer.
 void model_refresh_weights(struct model *model);
 
-// One micro batch: tokens and targets (B,S) are host memory, targets < 0 are not counted. Returns the mean loss over counted tokens.
-// training: keep what backward needs, and count the router's statistics. gradient_factor multiplies dloss (1 / micro batches).
+// One micro batch, in host memory.
+struct micro_batch {
+    const int32_t *tokens, *targets; // (B,S); targets < 0 are not counted
+    const int32_t *positions;        // (B,S) with data.reset_position_ids; else NULL: 0 … S − 1 in each sequence
+    const int32_t *first_key;        // (B,S) with data.reset_attention_mask: where each token's document begins in its sequence; else NULL
+    int64_t first_sample;            // place of the first sequence in the order of the run: what dropout is drawn by
+};
+
+// Returns the mean loss over counted tokens. training: keep what backward needs, drop, and count the router's statistics. gradient_factor
+// multiplies dloss (1 / micro batches).
 // A training forward already adds the output layer's part of the gradients (that is how the (T,V) logits stay small): zero them before.
-double model_forward(struct model *model, const int32_t *tokens, const int32_t *targets, bool training, double gradient_factor);
+double model_forward(struct model *model, const struct micro_batch *batch, bool training, double gradient_factor);
 // What the last forward says comes after its row (of B·S): logits(V), host memory.
 void model_logits(struct model *model, size_t row, double *logits);
 // Once for each training forward: adds the rest of its gradients (the balance loss's included, coefficient · gradient_factor) to the gradient segments.

@@ -55,7 +55,7 @@ static void route(struct model *model, size_t layer)
     free(counts);
 }
 
-void moe_forward(struct model *model, size_t layer, void *out)
+void moe_forward(struct model *model, size_t layer, void *out, const void *residual)
 {
     const struct device *device = model->device;
     const struct device_ops *ops = device->ops;
@@ -87,7 +87,7 @@ void moe_forward(struct model *model, size_t layer, void *out)
         ops->weighted_bias_add(x->ordered, layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), l->expert_probs, d->expert_rows, d->local, s->C);
 
     const void *back = dispatch_rows_back(d, device, x->send, x->ordered, x->arrived, s->C);
-    ops->combine_rows(out, back, l->row_of, branches_forward(model, layer, l->x_mid), s->T, s->K, s->C);
+    ops->combine_rows(out, back, l->row_of, branches_forward(model, layer, residual), s->T, s->K, s->C);
 }
 
 // drouter becomes the part of d normed_mlp that flows through the router, from the gradients of the sent rows' weights.
@@ -124,7 +124,7 @@ void moe_backward(struct model *model, size_t layer)
     bool biased = model->spec->model.bias;
 
     void *drows = dispatch_send_buffer(d, x->ordered, x->send);
-    ops->round_rows(drows, a->dx, l->row_token, s->T * s->K, s->C);
+    ops->round_rows(drows, a->dout, l->row_token, s->T * s->K, s->C);
     dispatch_rows_forth(d, device, x->ordered, drows, x->arrived, s->C);
 
     experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, l->act, s->C, F);

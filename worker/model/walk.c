@@ -8,24 +8,44 @@ static void *layer_output(struct activations *a, size_t layer)
     return layer + 1 < a->sizes.layers ? a->layers[layer + 1].x : a->x_out;
 }
 
-double model_forward(struct model *model, const int32_t *tokens, const int32_t *targets, bool training, double gradient_factor)
+static void check_micro_batch(const struct model *model, const struct micro_batch *batch)
 {
-    const struct device *device = model->device;
+    const struct model_sizes *s = &model->activations->sizes;
+    assert(!s->documents == !batch->first_key && !model->spec->data.reset_position_ids == !batch->positions);
+    for (size_t t = 0; t < s->T; t++) {
+        assert(batch->tokens[t] >= 0 && (size_t)batch->tokens[t] < s->V && batch->targets[t] < (int64_t)s->V);
+        assert(!batch->positions || (batch->positions[t] >= 0 && (size_t)batch->positions[t] < s->S));
+        assert(!batch->first_key || (batch->first_key[t] >= 0 && (size_t)batch->first_key[t] <= t % s->S));
+    }
+}
+
+static void upload(struct model *model, const struct micro_batch *batch)
+{
+    const struct device_memory *memory = model->device->memory;
+    struct activations *a = model->activations;
+    size_t bytes = a->sizes.T * sizeof(int32_t);
+    memory->upload(a->tokens, batch->tokens, bytes);
+    memory->upload(a->targets, batch->targets, bytes);
+    if (a->first_key)
+        memory->upload(a->first_key, batch->first_key, bytes);
+    if (a->positions && batch->positions) // else they are as activations_new left them
+        memory->upload(a->positions, batch->positions, bytes);
+}
+
+double model_forward(struct model *model, const struct micro_batch *batch, bool training, double gradient_factor)
+{
     struct activations *a = model->activations;
     const struct model_sizes *s = &a->sizes;
-    a->training = training;
+    a->training = a->dropping = training;
     a->gradient_factor = gradient_factor;
-
+    a->first_token = (uint64_t)batch->first_sample * s->S;
+    check_micro_batch(model, batch);
+    upload(model, batch);
     size_t counted = 0;
-    for (size_t t = 0; t < s->T; t++) {
-        assert(tokens[t] >= 0 && (size_t)tokens[t] < s->V && targets[t] < (int64_t)s->V);
-        counted += targets[t] >= 0;
-    }
-    device->memory->upload(a->tokens, tokens, s->T * sizeof *tokens);
-    device->memory->upload(a->targets, targets, s->T * sizeof *targets);
+    for (size_t t = 0; t < s->T; t++)
+        counted += batch->targets[t] >= 0;
 
-    const struct param *embedding = param_find(&model->table, PARAM_EMBEDDING, -1, -1);
-    device->ops->embedding_forward(a->layers[0].x, model_weight(model, embedding), a->tokens, s->T, s->C);
+    embedding_forward(model);
     for (size_t layer = 0; layer < s->layers; layer++) {
         attention_block_forward(model, layer);
         mlp_block_forward(model, layer, layer_output(a, layer));
@@ -38,15 +58,13 @@ double model_forward(struct model *model, const int32_t *tokens, const int32_t *
 void model_backward(struct model *model)
 {
     struct activations *a = model->activations;
-    const struct model_sizes *s = &a->sizes;
     assert(a->training); // and once for each forward: the activations are spent
     a->training = false;
 
     loss_backward(model);
-    for (size_t layer = s->layers; layer-- > 0;) {
+    for (size_t layer = a->sizes.layers; layer-- > 0;) {
         mlp_block_backward(model, layer);
         attention_block_backward(model, layer);
     }
-    const struct param *embedding = param_find(&model->table, PARAM_EMBEDDING, -1, -1);
-    model->device->ops->embedding_backward(model_gradient(model, embedding), a->dx, a->tokens, s->T, s->V, s->C);
+    embedding_backward(model);
 }

@@ -34,10 +34,18 @@ static int open_splits(struct batches *batches, const struct job *job, struct sa
     return wanted > 0 ? blend_open(&batches->valid, job->parts, job->part_count, &sampling, wanted, err) : 0;
 }
 
-static void start(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size)
+static int start(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err)
 {
+    const struct spec_data *data = &job->spec.data;
+    size_t S = (size_t)data->sequence_length, T = (size_t)job->spec.training.micro_batch_size * S;
     *batches = (struct batches){.spec = &job->spec, .data_rank = data_rank, .data_size = data_size};
-    batches->row = allocate((size_t)job->spec.data.sequence_length + 1, sizeof *batches->row);
+    batches->row = allocate(S + 1, sizeof *batches->row);
+    batches->tokens = allocate(T, sizeof *batches->tokens);
+    batches->targets = allocate(T, sizeof *batches->targets);
+    batches->positions = data->reset_position_ids ? allocate(T, sizeof *batches->positions) : NULL;
+    batches->first_key = data->reset_attention_mask ? allocate(T, sizeof *batches->first_key) : NULL;
+    bool ends = data->eod_mask_loss || data->reset_position_ids || data->reset_attention_mask;
+    return ends ? document_end_token(&batches->end_token, data->tokenizer, data->eod_token, err) : 0;
 }
 
 static struct sampling sampling_of(const struct spec *spec, const char *cache)
@@ -48,7 +56,8 @@ static struct sampling sampling_of(const struct spec *spec, const char *cache)
 
 int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err)
 {
-    start(batches, job, data_rank, data_size);
+    if (start(batches, job, data_rank, data_size, err) != 0)
+        return -1;
     char *cache = cache_directory(job);
     struct sampling sampling = sampling_of(&job->spec, cache);
     int status = open_splits(batches, job, sampling, err);
@@ -58,7 +67,8 @@ int batches_open(struct batches *batches, const struct job *job, int64_t data_ra
 
 int batches_open_split(struct batches *batches, const struct job *job, enum data_split which, int64_t *samples, struct error *err)
 {
-    start(batches, job, 0, 1);
+    if (start(batches, job, 0, 1, err) != 0)
+        return -1;
     struct sampling sampling = sampling_of(&job->spec, NULL);
     sampling.which = which;
     sampling.cache_needed = false;
@@ -73,6 +83,10 @@ void batches_release(struct batches *batches)
     blend_close(batches->train);
     blend_close(batches->valid);
     free(batches->row);
+    free(batches->tokens);
+    free(batches->targets);
+    free(batches->positions);
+    free(batches->first_key);
 }
 
 int64_t batches_micro_batches(const struct batches *batches, int64_t samples)
@@ -80,40 +94,54 @@ int64_t batches_micro_batches(const struct batches *batches, int64_t samples)
     return samples / (batches->spec->training.micro_batch_size * batches->data_size);
 }
 
-static int split_row(const struct batches *batches, int64_t position, int32_t *tokens, int32_t *targets, struct error *err)
+static int read_row(struct batches *batches, bool validation, int64_t position, struct error *err)
 {
     const struct spec *spec = batches->spec;
-    const int64_t S = spec->data.sequence_length;
-    for (int64_t i = 0; i <= S; i++)
+    blend_read(validation ? batches->valid : batches->train, position, batches->row);
+    for (int64_t i = 0; i <= spec->data.sequence_length; i++)
         if (batches->row[i] < 0 || batches->row[i] >= spec->model.vocab_size)
             return error_set(err, "sample %lld of the data holds token %d, but the vocabulary has %lld (model.vocab_size)", (long long)position,
                 batches->row[i], (long long)spec->model.vocab_size);
+    return 0;
+}
+
+// The row read last as sequence b of the micro batch.
+static void place_row(struct batches *batches, int64_t b, bool counts)
+{
+    const int64_t S = batches->spec->data.sequence_length;
+    int32_t *tokens = batches->tokens + b * S, *targets = batches->targets + b * S;
     memcpy(tokens, batches->row, (size_t)S * sizeof *tokens);
     memcpy(targets, batches->row + 1, (size_t)S * sizeof *targets);
-    if (spec->data.eod_mask_loss)
-        for (int64_t i = 0; i < S; i++)
-            if (tokens[i] == BYTE_TOKEN_EOD)
-                targets[i] = -1; // what follows the end of a document is another's beginning: not to be learnt
+    for (int64_t i = 0; i < S; i++)
+        if (!counts || (batches->spec->data.eod_mask_loss && tokens[i] == batches->end_token))
+            targets[i] = -1; // what follows the end of a document is another's beginning: not to be learnt
+    if (batches->first_key)
+        document_starts(batches->first_key + b * S, tokens, S, batches->end_token);
+    if (!batches->positions)
+        return;
+    int32_t *positions = batches->positions + b * S;
+    document_starts(positions, tokens, S, batches->end_token);
+    for (int64_t i = 0; i < S; i++)
+        positions[i] = (int32_t)i - positions[i];
+}
+
+int batches_read_at(struct batches *batches, bool validation, int64_t first, int64_t end, struct micro_batch *out, struct error *err)
+{
+    for (int64_t b = 0; b < batches->spec->training.micro_batch_size; b++) {
+        if (first + b < end && read_row(batches, validation, first + b, err) != 0)
+            return -1;
+        place_row(batches, b, first + b < end);
+    }
+    *out = (struct micro_batch){batches->tokens, batches->targets, batches->positions, batches->first_key, first};
     return 0;
 }
 
-int batches_sample(const struct batches *batches, bool validation, int64_t position, int32_t *tokens, int32_t *targets, struct error *err)
-{
-    blend_read(validation ? batches->valid : batches->train, position, batches->row);
-    return split_row(batches, position, tokens, targets, err);
-}
-
-int batches_read(const struct batches *batches, bool validation, int64_t step, int64_t micro_batch, int32_t *tokens, int32_t *targets,
-    struct error *err)
+int batches_read(struct batches *batches, bool validation, int64_t step, int64_t micro_batch, struct micro_batch *out, struct error *err)
 {
     const struct spec *spec = batches->spec;
-    const int64_t mbs = spec->training.micro_batch_size, S = spec->data.sequence_length;
     int64_t first = validation ? (step - 1) * spec->training.global_batch_size : samples_before(spec, step);
-    first += (micro_batch * batches->data_size + batches->data_rank) * mbs;
-    for (int64_t b = 0; b < mbs; b++)
-        if (batches_sample(batches, validation, first + b, tokens + b * S, targets + b * S, err) != 0)
-            return -1;
-    return 0;
+    first += (micro_batch * batches->data_size + batches->data_rank) * spec->training.micro_batch_size;
+    return batches_read_at(batches, validation, first, INT64_MAX, out, err);
 }
 
 void batches_hash(const struct batches *batches, int64_t step, char hex[HASH_HEX])

@@ -5,6 +5,7 @@
 #include "schema/base/hash.h"
 #include "schema/spec/spec.h"
 #include "worker/data/data.h"
+#include "worker/model/model.h"
 #include "worker/train/job.h"
 
 struct batches {
@@ -12,6 +13,8 @@ struct batches {
     struct blend *train, *valid;   // valid NULL: no validation
     int64_t data_rank, data_size;  // this rank's place among the data parallel ranks
     int32_t *row;                  // S + 1 tokens
+    int32_t *tokens, *targets, *positions, *first_key; // (B,S) of the micro batch read last; the last two where the spec asks for them
+    int32_t end_token;             // that ends a document, where the spec needs to know it
 };
 
 int batches_open(struct batches *batches, const struct job *job, int64_t data_rank, int64_t data_size, struct error *err);
@@ -22,12 +25,11 @@ void batches_release(struct batches *batches);
 // How many micro batches of this rank make a step of that many samples.
 int64_t batches_micro_batches(const struct batches *batches, int64_t samples);
 
-// The sample at a position of the order: tokens and targets are (S).
-int batches_sample(const struct batches *batches, bool validation, int64_t position, int32_t *tokens, int32_t *targets, struct error *err);
-
-// tokens and targets are (B,S). step counts from 1; a validation "step" too. Tokens outside the vocabulary are an error of the data.
-int batches_read(const struct batches *batches, bool validation, int64_t step, int64_t micro_batch, int32_t *tokens, int32_t *targets,
-    struct error *err);
+// A micro batch, lent until the next one is read. step counts from 1; a validation "step" too. Tokens outside the vocabulary are an error
+// of the data.
+int batches_read(struct batches *batches, bool validation, int64_t step, int64_t micro_batch, struct micro_batch *out, struct error *err);
+// The same of the samples from `first` on; from `end` on the last one is repeated and does not count.
+int batches_read_at(struct batches *batches, bool validation, int64_t first, int64_t end, struct micro_batch *out, struct error *err);
 
 // SHA-256 over the token rows (S + 1 int32 each) of a training step in global sample order.
 void batches_hash(const struct batches *batches, int64_t step, char hex[HASH_HEX]);

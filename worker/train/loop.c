@@ -19,11 +19,12 @@ struct training_state training_state_of(struct trainer *trainer)
 }
 
 // Bad tokens show on one rank, in the middle of a step: the others wait in an exchange, so the whole job ends here.
-static void read_batch(struct trainer *trainer, bool validation, int64_t step, int64_t micro_batch)
+static struct micro_batch read_batch(struct trainer *trainer, bool validation, int64_t step, int64_t micro_batch)
 {
     struct error err = {0};
-    if (batches_read(&trainer->batches, validation, step, micro_batch, trainer->tokens, trainer->targets, &err) == 0)
-        return;
+    struct micro_batch batch;
+    if (batches_read(&trainer->batches, validation, step, micro_batch, &batch, &err) == 0)
+        return batch;
     fprintf(stderr, "switchyard-worker: rank %lld: %s\n", (long long)trainer->world->rank, err.text);
     journal_event(&trainer->journal, step, "failed", err.text, NULL);
     comm_abort(trainer->world, EXIT_BAD_INPUT);
@@ -49,8 +50,8 @@ static double forward_backward(struct trainer *trainer)
             model_backward(trainer->model);
             continue;
         }
-        read_batch(trainer, false, trainer->step, item->micro_batch);
-        loss += model_forward(trainer->model, trainer->tokens, trainer->targets, true, trainer->loss_scale.scale / (double)m);
+        struct micro_batch batch = read_batch(trainer, false, trainer->step, item->micro_batch);
+        loss += model_forward(trainer->model, &batch, true, trainer->loss_scale.scale / (double)m);
     }
     schedule_release(&schedule);
     return loss / (double)m;
@@ -94,8 +95,8 @@ static double validate(struct trainer *trainer)
     double loss = 0;
     for (int64_t step = 1; step <= steps; step++)
         for (int64_t micro_batch = 0; micro_batch < m; micro_batch++) {
-            read_batch(trainer, true, step, micro_batch);
-            loss += model_forward(trainer->model, trainer->tokens, trainer->targets, false, 0);
+            struct micro_batch batch = read_batch(trainer, true, step, micro_batch);
+            loss += model_forward(trainer->model, &batch, false, 0);
         }
     return mean_over_ranks(trainer, loss / (double)(steps * m));
 }

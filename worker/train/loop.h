@@ -18,7 +18,6 @@ struct trainer {
     struct loss_scale loss_scale;
     struct extra_states extra;      // what its owners registered
     struct journal journal;         // closed except on rank 0
-    int32_t *tokens, *targets;      // (B,S) of one micro batch
     struct step_result result;      // of the last step
     int64_t step;                   // steps done; those that changed the model are counted by the optimizer
     int64_t steps_run;              // in this attempt

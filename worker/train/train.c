@@ -108,9 +108,6 @@ static int open_model(struct trainer *trainer, struct error *err)
         return -1;
     optimizer_init(&trainer->optimizer, trainer->model);
     loss_scale_init(&trainer->loss_scale, spec);
-    size_t count = (size_t)(spec->training.micro_batch_size * spec->data.sequence_length);
-    trainer->tokens = allocate(count, sizeof *trainer->tokens);
-    trainer->targets = allocate(count, sizeof *trainer->targets);
     step_result_init(&trainer->result, spec);
     register_state(trainer);
     return 0;
@@ -202,8 +199,6 @@ static struct json *account(struct trainer *trainer, bool prepared)
 void trainer_close(struct trainer *trainer)
 {
     step_result_release(&trainer->result);
-    free(trainer->tokens);
-    free(trainer->targets);
     extra_states_release(&trainer->extra);
     optimizer_release(&trainer->optimizer);
     model_free(trainer->model);
