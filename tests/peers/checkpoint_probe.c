@@ -126,7 +126,7 @@ int main(int argc, char **argv)
     spec->data.sequence_length = (int64_t)js_count(js_at(js_get(input, "tokens"), 0));
     spec->model.moe.losses_count = 0; // the loss alone is compared
     struct comm *self = comm_self();
-    if (parallel_init(&parallel, spec, self, &err) != 0 || model_new_empty(&model, spec, find_device(argv[2]), &parallel, &err) != 0)
+    if (parallel_init(&parallel, spec, self, &err) != 0 || model_new(&model, spec, find_device(argv[2]), &parallel, &err) != 0)
         stop(&err);
     load(model, trained.checkpoint);
     struct json *result = result_of(model, input);

@@ -19,7 +19,7 @@ int loaded_open(struct loaded *loaded, const struct trained *trained, int64_t th
     *loaded = (struct loaded){.self = comm_self()};
     if (loaded_device(&loaded->device, &trained->job.spec, threads, err) != 0 ||
         parallel_init(&loaded->parallel, &trained->job.spec, loaded->self, err) != 0 ||
-        model_new_empty(&loaded->model, &trained->job.spec, loaded->device, &loaded->parallel, err) != 0)
+        model_new_for_inference(&loaded->model, &trained->job.spec, loaded->device, &loaded->parallel, NULL, err) != 0)
         return -1;
     int status = checkpoint_weights(loaded->model, trained->checkpoint, err);
     model_refresh_weights(loaded->model);

@@ -75,7 +75,8 @@ void branches_backward(struct model *model, size_t layer); // exchange.drouter +
 
 // The experts' products over their rows (R,K) or gradients (R,N), as in the grouped operations of worker/device/device.h; N and K are an
 // expert's matrix.
-void experts_forward(const struct model *model, const struct dispatch *d, void *out, void *rows, void *weights, size_t N, size_t K);
+void experts_forward(const struct model *model, const struct dispatch *d, void *out, void *rows, enum param_kind kind, size_t layer, size_t N,
+    size_t K); // kind: of the first of the matrices that lie side by side
 void experts_dinput(const struct model *model, const struct dispatch *d, void *out, void *drows, void *weights, size_t N, size_t K);
 void experts_dweight(const struct model *model, const struct dispatch *d, void *dweights, void *drows, void *rows, size_t N, size_t K); // +=
 

@@ -24,23 +24,25 @@ static int check_layout(const struct spec *spec, const struct parallel *parallel
     return 0;
 }
 
-static void segment_init(struct segment *segment, const struct device *device, size_t count)
+static void segment_init(struct segment *segment, const struct device *device, size_t count, bool with_gradients)
 {
     *segment = (struct segment){.count = count};
     if (!count)
         return;
     segment->params = device->memory->alloc(count * device->real_bytes);
-    segment->gradients = device->memory->alloc(count * device->real_bytes);
+    segment->gradients = with_gradients ? device->memory->alloc(count * device->real_bytes) : NULL;
     segment->weights = device->format == FORMAT_FP32 ? segment->params : device->memory->alloc(count * device->weight_bytes);
 }
 
 static void segment_release(struct segment *segment, const struct device *device)
 {
     if (segment->count) {
-        if (device->format != FORMAT_FP32)
+        if (segment->weights != segment->params)
             device->memory->free(segment->weights, segment->count * device->weight_bytes);
-        device->memory->free(segment->params, segment->count * device->real_bytes);
-        device->memory->free(segment->gradients, segment->count * device->real_bytes);
+        if (segment->params)
+            device->memory->free(segment->params, segment->count * device->real_bytes);
+        if (segment->gradients)
+            device->memory->free(segment->gradients, segment->count * device->real_bytes);
     }
     *segment = (struct segment){0};
 }
@@ -69,29 +71,44 @@ static size_t scratch_reals(const struct model *model)
     return dense > experts ? dense : experts;
 }
 
-int model_new_empty(struct model **out, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err)
+// All but its parameters.
+static struct model *model_of(const struct spec *spec, const struct device *device, const struct parallel *parallel)
 {
-    if (check_layout(spec, parallel, err) < 0)
-        return -1;
     struct model *model = allocate(1, sizeof *model);
     *model = (struct model){.spec = spec, .device = device, .parallel = parallel};
     param_table_init(&model->table, spec, parallel->ep->rank, parallel->ep->size);
-    segment_init(&model->dense, device, model->table.dense_elements);
-    segment_init(&model->experts, device, model->table.expert_elements);
     model->activations = activations_new(spec, device, parallel);
     model->moe = moe_statistics_new(spec);
-    model->reduce_scratch_bytes = scratch_reals(model) * device->real_bytes;
-    if (model->reduce_scratch_bytes)
-        model->reduce_scratch = device->memory->alloc(model->reduce_scratch_bytes);
-    *out = model;
-    return 0;
+    return model;
 }
 
 int model_new(struct model **out, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err)
 {
-    if (model_new_empty(out, spec, device, parallel, err) != 0)
+    if (check_layout(spec, parallel, err) < 0)
         return -1;
-    set_initial_values(*out);
+    struct model *model = model_of(spec, device, parallel);
+    segment_init(&model->dense, device, model->table.dense_elements, true);
+    segment_init(&model->experts, device, model->table.expert_elements, true);
+    model->reduce_scratch_bytes = scratch_reals(model) * device->real_bytes;
+    if (model->reduce_scratch_bytes)
+        model->reduce_scratch = device->memory->alloc(model->reduce_scratch_bytes);
+    set_initial_values(model);
+    *out = model;
+    return 0;
+}
+
+int model_new_for_inference(struct model **out, const struct spec *spec, const struct device *device, const struct parallel *parallel,
+    const struct expert_store *store, struct error *err)
+{
+    if (check_layout(spec, parallel, err) < 0)
+        return -1;
+    struct model *model = model_of(spec, device, parallel);
+    segment_init(&model->dense, device, model->table.dense_elements, false);
+    if (store)
+        model->store = store;
+    else
+        segment_init(&model->experts, device, model->table.expert_elements, false);
+    *out = model;
     return 0;
 }
 

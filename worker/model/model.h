@@ -12,6 +12,13 @@ struct segment {        // parameters of one kind: every resident tensor of the 
     size_t count;
 };
 
+// Experts that lie elsewhere than in the model's segment, in the device's weight format: generation reads them from a mapped checkpoint.
+struct expert_store {
+    void *context;
+    // The matrices of an expert that has rows: gate and up, side by side, by the kind of the first; or down.
+    const void *(*matrix)(void *context, enum param_kind kind, size_t layer, size_t expert);
+};
+
 struct model {
     const struct spec *spec;
     const struct device *device;
@@ -22,12 +29,14 @@ struct model {
     struct moe_statistics *moe;      // opaque: accumulated since model_statistics_reset
     void *reduce_scratch;            // device memory for sums over ranks; NULL where there is one
     size_t reduce_scratch_bytes;
+    const struct expert_store *store; // lent; NULL: the experts are in their segment
 };
 
 // sequences: micro batch size B. Parameters start from param_initial(seed).
 int model_new(struct model **model, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err);
-// The same without values, for who fills in every tensor.
-int model_new_empty(struct model **model, const struct spec *spec, const struct device *device, const struct parallel *parallel, struct error *err);
+// For forward passes alone: no gradients, no values. store: may be NULL; else the segment of experts has no memory.
+int model_new_for_inference(struct model **model, const struct spec *spec, const struct device *device, const struct parallel *parallel,
+    const struct expert_store *store, struct error *err);
 void model_free(struct model *model);
 
 // Address of a tensor (or its gradient) on the device; NULL if its expert is not resident.

@@ -78,11 +78,11 @@ void moe_forward(struct model *model, size_t layer, void *out, const void *resid
     enum param_kind first = first_matrix(model, PARAM_EXPERT_GATE, PARAM_EXPERT_UP);
     enum param_kind first_bias = first_matrix(model, PARAM_EXPERT_GATE_BIAS, PARAM_EXPERT_UP_BIAS);
     bool biased = model->spec->model.bias;
-    experts_forward(model, d, l->gate_up, l->expert_rows, layer_weight(model, first, layer), N, s->C);
+    experts_forward(model, d, l->gate_up, l->expert_rows, first, layer, N, s->C);
     if (biased)
         ops->grouped_bias_add(l->gate_up, layer_weight(model, first_bias, layer), d->expert_rows, d->local, N);
     activation_forward(model, l->act, l->gate_up, l->expert_probs, d->rows, F);
-    experts_forward(model, d, x->ordered, l->act, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
+    experts_forward(model, d, x->ordered, l->act, PARAM_EXPERT_DOWN, layer, s->C, F);
     if (biased)
         ops->weighted_bias_add(x->ordered, layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), l->expert_probs, d->expert_rows, d->local, s->C);
 
