@@ -84,21 +84,46 @@ static float forward_row(const struct attention *a, size_t b, size_t h, size_t s
     return sum;
 }
 
-static void forward_head(const struct attention *a, size_t b, size_t h, const float *keys, const float *values, float *scores)
+// Rows of one head, next to each other: in qkv they lie so far apart that they drive each other out of the first-level cache.
+static struct left copied(float *to, const float *from, size_t row, size_t rows, size_t D)
 {
+    for (size_t i = 0; i < rows; i++)
+        memcpy(to + i * D, from + i * row, D * sizeof *to);
+    return (struct left){to, D, 1, 0};
+}
+
+// What forward needs: one key head's packed keys (strips over positions) and values (strips over D), and one query tile.
+struct forward {
+    float *keys, *values;
+    float *query, *out; // (QUERIES, D)
+    float *scores;      // (QUERIES, padded)
+};
+
+static struct forward forward_of(const struct attention *a, int thread)
+{
+    size_t keys = (a->padded + SPARE) * a->D, values = a->S * a->wide, tile = QUERIES * a->D;
+    float *at = cpu_scratch(thread, SCRATCH_ATTENTION, keys + values + 2 * tile + QUERIES * a->padded + SPARE);
+    return (struct forward){at, at + keys, at + keys + values, at + keys + values + tile, at + keys + values + 2 * tile};
+}
+
+static void forward_head(const struct attention *a, const struct forward *w, size_t b, size_t h)
+{
+    const struct kernels *kernels = cpu.kernels;
     const float *q = a->qkv + b * a->S * a->row + h * a->D;
     for (size_t s0 = 0; s0 < a->S; s0 += QUERIES) {
         size_t rows = smaller(QUERIES, a->S - s0), from = first_seen(a->options, b, s0) / KEYS * KEYS, width = s0 + rows - from;
-        struct left left = {q + s0 * a->row, a->row, 1, 0};
-        cpu.kernels->multiply(scores, a->padded, left, keys + from * a->D, a->D * cpu.kernels->strip, rows, width, a->D, false);
+        struct left left = copied(w->query, q + s0 * a->row, a->row, rows, a->D);
+        kernels->multiply(w->scores, a->padded, left, w->keys + from * a->D, a->D * kernels->strip, rows, width, a->D, false);
         float sums[QUERIES];
         for (size_t i = 0; i < rows; i++)
-            sums[i] = forward_row(a, b, h, s0 + i, from, width, scores + i * a->padded);
+            sums[i] = forward_row(a, b, h, s0 + i, from, width, w->scores + i * a->padded);
+        left = (struct left){w->scores, a->padded, 1, 0};
+        kernels->multiply(w->out, a->D, left, w->values + from * kernels->strip, a->S * kernels->strip, rows, a->D, width, false);
         float *out = a->out + ((b * a->S + s0) * a->H + h) * a->D;
-        left = (struct left){scores, a->padded, 1, 0};
-        cpu.kernels->multiply(out, a->H * a->D, left, values + from * cpu.kernels->strip, a->S * cpu.kernels->strip, rows, a->D, width, false);
-        for (size_t i = 0; i < rows; i++)
-            cpu.kernels->scale(out + i * a->H * a->D, 1 / sums[i], a->D);
+        for (size_t i = 0; i < rows; i++) {
+            kernels->scale(w->out + i * a->D, 1 / sums[i], a->D);
+            memcpy(out + i * a->H * a->D, w->out + i * a->D, a->D * sizeof *out);
+        }
     }
 }
 
@@ -106,16 +131,14 @@ static void run_forward(const void *job, int thread, int threads)
 {
     const struct attention *a = job;
     struct range part = cpu_part(a->B * a->G, thread, threads);
-    size_t packed = (a->padded + SPARE) * a->D, values_reals = a->S * a->wide;
-    float *keys = cpu_scratch(thread, SCRATCH_ATTENTION, packed + values_reals + QUERIES * a->padded + SPARE);
-    float *values = keys + packed, *scores = values + values_reals;
+    struct forward w = forward_of(a, thread);
     for (size_t task = part.from; task < part.to; task++) {
         size_t b = task / a->G, g = task % a->G, share = a->H / a->G;
         const float *k = a->qkv + b * a->S * a->row + (a->H + g) * a->D, *v = k + a->G * a->D;
-        cpu.kernels->pack_right(keys, k, 1, a->row, a->D, a->S);
-        cpu.kernels->pack_right(values, v, a->row, 1, a->S, a->D);
+        cpu.kernels->pack_right(w.keys, k, 1, a->row, a->D, a->S);
+        cpu.kernels->pack_right(w.values, v, a->row, 1, a->S, a->D);
         for (size_t h = g * share; h < (g + 1) * share; h++)
-            forward_head(a, b, h, keys, values, scores);
+            forward_head(a, &w, b, h);
     }
 }
 
@@ -134,19 +157,24 @@ struct backward {
     float *values_across;   // vᵀ, strips over positions: dp
     float *keys;            // key tiles, strips over D: dq
     float *queries, *douts; // the query tile's, strips over D: dk, dv
+    float *query, *dout;    // the same, (QUERIES, D): scores, dp
+    float *dq;              // (QUERIES, D)
     float *dk, *dv;         // (S, D)
     float *p, *dp;          // (QUERIES, KEYS)
 };
 
 static struct backward backward_of(const struct attention *a, int thread)
 {
-    size_t across = (a->padded + SPARE) * a->D, tiles = a->padded * a->wide, query = QUERIES * a->wide, sums = a->S * a->D,
-           tile = QUERIES * KEYS;
-    float *at = cpu_scratch(thread, SCRATCH_ATTENTION, 2 * across + tiles + 2 * query + 2 * sums + 2 * tile + SPARE);
+    size_t across = (a->padded + SPARE) * a->D, tiles = a->padded * a->wide, packed = QUERIES * a->wide, query = QUERIES * a->D,
+           sums = a->S * a->D, tile = QUERIES * KEYS;
+    float *at = cpu_scratch(thread, SCRATCH_ATTENTION, 2 * across + tiles + 2 * packed + 3 * query + 2 * sums + 2 * tile + SPARE);
     struct backward w = {.keys_across = at, .values_across = at + across, .keys = at + 2 * across};
     w.queries = w.keys + tiles;
-    w.douts = w.queries + query;
-    w.dk = w.douts + query;
+    w.douts = w.queries + packed;
+    w.query = w.douts + packed;
+    w.dout = w.query + query;
+    w.dq = w.dout + query;
+    w.dk = w.dq + query;
     w.dv = w.dk + sums;
     w.p = w.dv + sums;
     w.dp = w.p + tile;
@@ -178,16 +206,13 @@ static void backward_tile(
 {
     const struct kernels *kernels = cpu.kernels;
     size_t rows = smaller(QUERIES, a->S - s0), width = smaller(KEYS, s0 + rows - j0), D = a->D, across = D * kernels->strip;
-    struct left q = {a->qkv + (b * a->S + s0) * a->row + h * D, a->row, 1, 0};
-    struct left d = {a->dout + ((b * a->S + s0) * a->H + h) * D, a->H * D, 1, 0};
-    kernels->multiply(w->p, KEYS, q, w->keys_across + j0 * D, across, rows, width, D, false);
-    kernels->multiply(w->dp, KEYS, d, w->values_across + j0 * D, across, rows, width, D, false);
+    kernels->multiply(w->p, KEYS, (struct left){w->query, D, 1, 0}, w->keys_across + j0 * D, across, rows, width, D, false);
+    kernels->multiply(w->dp, KEYS, (struct left){w->dout, D, 1, 0}, w->values_across + j0 * D, across, rows, width, D, false);
     const float *lse = a->saved_lse + (b * a->H + h) * a->S + s0;
     for (size_t i = 0; i < rows; i++)
         backward_row(a, b, h, s0 + i, j0, width, w->p + i * KEYS, w->dp + i * KEYS, lse[i], deltas[i]);
-    float *dq = a->dqkv + (b * a->S + s0) * a->row + h * D;
     size_t keys = smaller(KEYS, a->S - j0); // as packed
-    kernels->multiply(dq, a->row, (struct left){w->dp, KEYS, 1, 0}, w->keys + j0 * a->wide, keys * kernels->strip, rows, D, width, !first);
+    kernels->multiply(w->dq, D, (struct left){w->dp, KEYS, 1, 0}, w->keys + j0 * a->wide, keys * kernels->strip, rows, D, width, !first);
     kernels->multiply(w->dk + j0 * D, D, (struct left){w->dp, 1, KEYS, 0}, w->queries, rows * kernels->strip, width, D, rows, true);
     kernels->multiply(w->dv + j0 * D, D, (struct left){w->p, 1, KEYS, 0}, w->douts, rows * kernels->strip, width, D, rows, true);
 }
@@ -196,14 +221,19 @@ static void backward_head(const struct attention *a, const struct backward *w, s
 {
     for (size_t s0 = 0; s0 < a->S; s0 += QUERIES) {
         size_t rows = smaller(QUERIES, a->S - s0), D = a->D, at = ((b * a->S + s0) * a->H + h) * D;
+        size_t in_qkv = (b * a->S + s0) * a->row + h * D;
         float deltas[QUERIES];
+        copied(w->query, a->qkv + in_qkv, a->row, rows, D);
+        copied(w->dout, a->dout + at, a->H * D, rows, D);
         for (size_t i = 0; i < rows; i++)
-            deltas[i] = cpu.kernels->dot(a->dout + at + i * a->H * D, a->saved_out + at + i * a->H * D, D);
-        cpu.kernels->pack_right(w->queries, a->qkv + (b * a->S + s0) * a->row + h * D, a->row, 1, rows, D);
-        cpu.kernels->pack_right(w->douts, a->dout + at, a->H * D, 1, rows, D);
+            deltas[i] = cpu.kernels->dot(w->dout + i * D, a->saved_out + at + i * a->H * D, D);
+        cpu.kernels->pack_right(w->queries, w->query, D, 1, rows, D);
+        cpu.kernels->pack_right(w->douts, w->dout, D, 1, rows, D);
         size_t from = first_seen(a->options, b, s0) / KEYS * KEYS;
         for (size_t j0 = from; j0 < s0 + rows; j0 += KEYS)
             backward_tile(a, w, b, h, s0, j0, j0 == from, deltas);
+        for (size_t i = 0; i < rows; i++)
+            memcpy(a->dqkv + in_qkv + i * a->row, w->dq + i * D, D * sizeof(float));
     }
 }
 
