@@ -3,7 +3,9 @@
 //   steps N         N steps: `step SECONDS CPU_SECONDS WAITED LOSS`, WAITED the share of the step that threads of a rank waited for a core
 //   profile N       N steps with every operation timed: `part SECONDS NAME` a step, and `whole SECONDS`
 //   products N SEC  the products of the profiled N steps again, each alone, for about SEC seconds (see timed.h)
+//   allocations N   N steps: `allocations COUNT`, how often rank 0 asked for memory meanwhile
 //   peak            multiply-adds that never leave registers, on as many threads as the worker has: `peak KIND GFLOPS`
+#include "tests/bench/allocations.h"
 #include "tests/bench/peak.h"
 #include "tests/bench/seconds.h"
 #include "tests/bench/timed.h"
@@ -46,6 +48,16 @@ static void take_steps(struct trainer *trainer, int count)
     }
 }
 
+static void count_allocations(struct trainer *trainer, int count)
+{
+    int64_t before = allocations();
+    for (int i = 0; i < count; i++)
+        train_step(trainer);
+    int64_t after = allocations();
+    if (trainer->world->rank == 0)
+        printf("allocations %lld\n", after < 0 ? -1LL : (long long)(after - before));
+}
+
 static void profile(struct trainer *trainer, int count)
 {
     const struct device *device = trainer->model->device;
@@ -80,6 +92,8 @@ static bool obey(struct trainer *trainer, const char *line)
         take_steps(trainer, count);
     else if (sscanf(line, "profile %d", &count) == 1)
         profile(trainer, count);
+    else if (sscanf(line, "allocations %d", &count) == 1)
+        count_allocations(trainer, count);
     else if (sscanf(line, "products %d %lf", &count, &limit) == 2)
         timed_products(count, limit);
     else if (!strcmp(line, "peak\n")) {

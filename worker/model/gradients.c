@@ -1,11 +1,10 @@
 // Gradients of the whole model over ranks: their sum, their norm, their zeros.
 #include "worker/model/model.h"
 
-#include "schema/base/text.h"
 #include "worker/parallel/reduce.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 void model_zero_gradients(struct model *model)
 {
@@ -37,8 +36,8 @@ double model_gradient_norm(const struct model *model, int64_t *zeros)
 {
     const struct device_ops *ops = model->device->ops;
     size_t count = model->table.count;
-    double *squares = allocate(count, sizeof *squares);
-    int64_t *counted = allocate(count, sizeof *counted);
+    double *squares = memset(model->squares, 0, count * sizeof *squares);
+    int64_t *counted = memset(model->zeros, 0, count * sizeof *counted);
     bool lowest = model->parallel->ep->rank == 0;
     for (size_t i = 0; i < count; i++) {
         const struct param *param = &model->table.items[i];
@@ -54,7 +53,5 @@ double model_gradient_norm(const struct model *model, int64_t *zeros)
         sum += squares[i];
         *zeros += counted[i];
     }
-    free(squares);
-    free(counted);
     return sqrt(sum);
 }

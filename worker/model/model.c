@@ -77,6 +77,8 @@ static struct model *model_of(const struct spec *spec, const struct device *devi
     struct model *model = allocate(1, sizeof *model);
     *model = (struct model){.spec = spec, .device = device, .parallel = parallel};
     param_table_init(&model->table, spec, parallel->ep->rank, parallel->ep->size);
+    model->squares = allocate(model->table.count, sizeof *model->squares);
+    model->zeros = allocate(model->table.count, sizeof *model->zeros);
     model->activations = activations_new(spec, device, parallel);
     model->moe = moe_statistics_new(spec);
     return model;
@@ -123,6 +125,8 @@ void model_free(struct model *model)
     activations_free(model->activations, device);
     segment_release(&model->experts, device);
     segment_release(&model->dense, device);
+    free(model->squares);
+    free(model->zeros);
     param_table_release(&model->table);
     free(model);
 }

@@ -29,6 +29,8 @@ struct model {
     struct moe_statistics *moe;      // opaque: accumulated since model_statistics_reset
     void *reduce_scratch;            // device memory for sums over ranks; NULL where there is one
     size_t reduce_scratch_bytes;
+    double *squares;                 // of each tensor's gradient, while the norm is computed
+    int64_t *zeros;
     const struct expert_store *store; // lent; NULL: the experts are in their segment
 };
 

@@ -21,8 +21,13 @@ struct comm_ops {
 struct comm {
     const struct comm_ops *ops;
     int64_t rank, size;
+    void *scratch;          // of comm_scratch
+    size_t scratch_bytes;
     int64_t alltoall_bytes; // bytes handed to alltoallv so far: whole send buffers, own rows included; the sums of reduce.h do not count
 };
+
+// Host memory for what is gathered, good until the next call with this communicator; grows rarely, so that a step allocates nothing.
+void *comm_scratch(struct comm *comm, size_t bytes);
 
 struct comm *comm_self(void);
 // The communicator of all ranks: MPI if this process was started by mpirun or srun (their environment says so), else comm_self.

@@ -4,14 +4,19 @@
 
 #include <stdlib.h>
 
-void exchange_init(struct exchange *exchange, int64_t ranks)
+void exchange_within(struct exchange *exchange, int64_t ranks, int64_t *numbers)
 {
-    int64_t *numbers = allocate((size_t)ranks * 4, sizeof *numbers);
     *exchange = (struct exchange){.ranks = ranks,
         .send = numbers,
         .send_at = numbers + ranks,
         .receive = numbers + 2 * ranks,
-        .receive_at = numbers + 3 * ranks};
+        .receive_at = numbers + 3 * ranks,
+        .bytes = numbers + 4 * ranks};
+}
+
+void exchange_init(struct exchange *exchange, int64_t ranks)
+{
+    exchange_within(exchange, ranks, allocate(EXCHANGE_NUMBERS * (size_t)ranks, sizeof(int64_t)));
 }
 
 void exchange_release(struct exchange *exchange)
@@ -48,8 +53,7 @@ static struct side side_of(const struct device *device, void *at, size_t bytes)
 void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in,
     size_t unit_bytes, bool backward)
 {
-    int64_t unit = (int64_t)unit_bytes, ranks = exchange->ranks;
-    int64_t *bytes = allocate((size_t)ranks * 4, sizeof *bytes);
+    int64_t unit = (int64_t)unit_bytes, ranks = exchange->ranks, *bytes = exchange->bytes;
     for (int64_t r = 0; r < ranks; r++) {
         bytes[r] = unit * exchange->send[r];
         bytes[ranks + r] = unit * exchange->send_at[r];
@@ -70,5 +74,4 @@ void exchange_run(const struct exchange *exchange, const struct device *device, 
     }
     if (from.staged)
         free(from.host);
-    free(bytes);
 }

@@ -9,9 +9,13 @@ struct exchange {
     int64_t ranks;
     int64_t *send, *send_at, *receive, *receive_at; // one per rank
     int64_t sent, received;                         // sums
+    int64_t *bytes;                                 // the four in bytes, for one run
 };
 
+enum { EXCHANGE_NUMBERS = 8 }; // a rank
+
 void exchange_init(struct exchange *exchange, int64_t ranks);
+void exchange_within(struct exchange *exchange, int64_t ranks, int64_t *numbers); // in lent memory of EXCHANGE_NUMBERS · ranks; no release
 void exchange_release(struct exchange *exchange);
 void exchange_sum(struct exchange *exchange);                               // offsets and sums from send and receive
 // out and in are device memory; a unit is unit_bytes. backward: the same exchange in the other direction (receive counts are sent).

@@ -17,7 +17,21 @@ enum { PIECE_BYTES = 1 << 30, EXCHANGE_TAG = 1 };
 struct mpi_comm {
     struct comm base;
     MPI_Comm handle;
+    MPI_Request *requests; // of one all-to-all
+    int64_t requests_most;
 };
+
+// Room for this many requests; grows rarely.
+static MPI_Request *requests_of(struct comm *comm, int64_t wanted)
+{
+    struct mpi_comm *mpi = (struct mpi_comm *)(void *)comm;
+    if (wanted > mpi->requests_most) {
+        free(mpi->requests);
+        mpi->requests = allocate((size_t)wanted, sizeof *mpi->requests);
+        mpi->requests_most = wanted;
+    }
+    return mpi->requests;
+}
 
 static MPI_Comm handle_of(const struct comm *comm)
 {
@@ -62,7 +76,7 @@ static void mpi_alltoallv(struct comm *comm, void *receive, const int64_t *recei
     int64_t wanted = 0;
     for (int64_t r = 0; r < comm->size; r++)
         wanted += r == comm->rank ? 0 : pieces(receive_bytes[r]) + pieces(send_bytes[r]);
-    MPI_Request *requests = allocate((size_t)wanted, sizeof *requests);
+    MPI_Request *requests = requests_of(comm, wanted);
     int used = 0;
     // Start with the neighbour above, so that not everybody talks to rank 0 first.
     for (int64_t step = 1; step < comm->size; step++) {
@@ -79,7 +93,6 @@ static void mpi_alltoallv(struct comm *comm, void *receive, const int64_t *recei
     if (send_bytes[comm->rank] > 0)
         memmove((char *)receive + receive_at[comm->rank], (const char *)send + send_at[comm->rank], (size_t)send_bytes[comm->rank]);
     CHECK(MPI_Waitall(used, requests, MPI_STATUSES_IGNORE));
-    free(requests);
     for (int64_t r = 0; r < comm->size; r++)
         comm->alltoall_bytes += send_bytes[r];
 }
@@ -116,6 +129,8 @@ static void mpi_free(struct comm *comm)
     MPI_Comm handle = handle_of(comm);
     if (handle != MPI_COMM_WORLD)
         CHECK(MPI_Comm_free(&handle));
+    free(((struct mpi_comm *)(void *)comm)->requests);
+    free(comm->scratch);
     free(comm);
 }
 

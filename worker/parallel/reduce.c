@@ -3,10 +3,8 @@
 // the result, because each element is a sum of its own.
 #include "worker/parallel/reduce.h"
 
-#include "schema/base/text.h"
 #include "worker/parallel/exchange.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK_REALS = 1 << 21 };
@@ -31,8 +29,9 @@ size_t reduce_scratch_reals(const struct comm *comm, size_t count)
 static void reduce_chunk(const struct device *device, struct comm *comm, void *buffer, size_t count, double factor, void *scratch)
 {
     struct exchange slices, sums;
-    exchange_init(&slices, comm->size);
-    exchange_init(&sums, comm->size);
+    int64_t *numbers = comm_scratch(comm, 2 * EXCHANGE_NUMBERS * (size_t)comm->size * sizeof *numbers);
+    exchange_within(&slices, comm->size, numbers);
+    exchange_within(&sums, comm->size, numbers + EXCHANGE_NUMBERS * comm->size);
     int64_t mine = (int64_t)slice_length(count, comm->size, comm->rank);
     for (int64_t r = 0; r < comm->size; r++) {
         slices.send[r] = sums.receive[r] = (int64_t)slice_length(count, comm->size, r);
@@ -53,8 +52,6 @@ static void reduce_chunk(const struct device *device, struct comm *comm, void *b
         device->memory->copy(scratch, own, (size_t)mine * device->real_bytes);
     }
     exchange_run(&sums, device, comm, buffer, scratch, device->real_bytes, false);
-    exchange_release(&sums);
-    exchange_release(&slices);
 }
 
 void all_reduce(const struct device *device, struct comm *comm, void *buffer, size_t count, double factor, void *scratch)
@@ -72,22 +69,20 @@ void all_reduce(const struct device *device, struct comm *comm, void *buffer, si
 
 void all_reduce_doubles(struct comm *comm, double *values, size_t count)
 {
-    double *all = allocate(count * (size_t)comm->size, sizeof *all);
+    double *all = comm_scratch(comm, count * (size_t)comm->size * sizeof *all);
     comm->ops->allgather(comm, all, values, (int64_t)(count * sizeof *values));
     memcpy(values, all, count * sizeof *values);
     for (size_t r = 1; r < (size_t)comm->size; r++)
         for (size_t i = 0; i < count; i++)
             values[i] += all[r * count + i];
-    free(all);
 }
 
 void all_reduce_integers(struct comm *comm, int64_t *values, size_t count)
 {
-    int64_t *all = allocate(count * (size_t)comm->size, sizeof *all);
+    int64_t *all = comm_scratch(comm, count * (size_t)comm->size * sizeof *all);
     comm->ops->allgather(comm, all, values, (int64_t)(count * sizeof *values));
     memcpy(values, all, count * sizeof *values);
     for (size_t r = 1; r < (size_t)comm->size; r++)
         for (size_t i = 0; i < count; i++)
             values[i] += all[r * count + i];
-    free(all);
 }

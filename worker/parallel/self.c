@@ -40,6 +40,7 @@ static struct comm *self_split(struct comm *comm, int64_t color, int64_t key)
 
 static void self_free(struct comm *comm)
 {
+    free(comm->scratch);
     free(comm);
 }
 
@@ -51,6 +52,16 @@ static const struct comm_ops self_ops = {
     .split = self_split,
     .free = self_free,
 };
+
+void *comm_scratch(struct comm *comm, size_t bytes)
+{
+    if (bytes > comm->scratch_bytes) {
+        free(comm->scratch);
+        comm->scratch = allocate(bytes, 1);
+        comm->scratch_bytes = bytes;
+    }
+    return comm->scratch;
+}
 
 struct comm *comm_self(void)
 {

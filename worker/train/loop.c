@@ -4,7 +4,6 @@
 #include "schema/record/layout.h"
 #include "schema/shape/cost.h"
 #include "schema/shape/lr.h"
-#include "schema/shape/schedule.h"
 #include "worker/parallel/reduce.h"
 #include "worker/train/stop.h"
 
@@ -37,15 +36,24 @@ static double mean_over_ranks(const struct trainer *trainer, double value)
     return value / (double)trainer->parallel.dp->size;
 }
 
-// The pipeline schedule of this rank, executed. Returns the mean loss of its micro batches.
+// The pipeline schedule of this rank for m micro batches.
+static const struct schedule *schedule_of(struct trainer *trainer, int64_t m)
+{
+    if (trainer->schedule.count != 2 * (size_t)m) {
+        schedule_release(&trainer->schedule);
+        schedule_init(&trainer->schedule, m, trainer->parallel.layout.pp, 0, 1, 0);
+    }
+    return &trainer->schedule;
+}
+
+// That schedule, executed. Returns the mean loss of its micro batches.
 static double forward_backward(struct trainer *trainer)
 {
     const int64_t m = batches_micro_batches(&trainer->batches, trainer->result.samples);
-    struct schedule schedule;
+    const struct schedule *schedule = schedule_of(trainer, m);
     double loss = 0;
-    schedule_init(&schedule, m, trainer->parallel.layout.pp, 0, 1, 0);
-    for (size_t i = 0; i < schedule.count; i++) {
-        const struct schedule_item *item = &schedule.items[i];
+    for (size_t i = 0; i < schedule->count; i++) {
+        const struct schedule_item *item = &schedule->items[i];
         if (item->backward) {
             model_backward(trainer->model);
             continue;
@@ -53,7 +61,6 @@ static double forward_backward(struct trainer *trainer)
         struct micro_batch batch = read_batch(trainer, false, trainer->step, item->micro_batch);
         loss += model_forward(trainer->model, &batch, true, trainer->loss_scale.scale / (double)m);
     }
-    schedule_release(&schedule);
     return loss / (double)m;
 }
 

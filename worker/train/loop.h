@@ -1,5 +1,6 @@
 // The train loop and what it holds.
 #pragma once
+#include "schema/shape/schedule.h"
 #include "worker/train/batch.h"
 #include "worker/train/checkpoint.h"
 #include "worker/train/journal.h"
@@ -18,6 +19,7 @@ struct trainer {
     struct loss_scale loss_scale;
     struct extra_states extra;      // what its owners registered
     struct journal journal;         // closed except on rank 0
+    struct schedule schedule;       // of a step's micro batches; made again when their number changes
     struct step_result result;      // of the last step
     int64_t step;                   // steps done; those that changed the model are counted by the optimizer
     int64_t steps_run;              // in this attempt

@@ -198,6 +198,7 @@ static struct json *account(struct trainer *trainer, bool prepared)
 
 void trainer_close(struct trainer *trainer)
 {
+    schedule_release(&trainer->schedule);
     step_result_release(&trainer->result);
     extra_states_release(&trainer->extra);
     optimizer_release(&trainer->optimizer);

@@ -1,0 +1,5 @@
+// How often this program asked the C library for memory. Linking this file replaces malloc and its sisters by counting ones.
+#pragma once
+#include <stdint.h>
+
+int64_t allocations(void); // so far; −1 where a sanitizer has its own

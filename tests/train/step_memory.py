@@ -1,0 +1,19 @@
+"""A step asks the C library for no memory: what it needs is there after the first steps."""
+import subprocess
+
+from training import WORKER, Bench, check, environment
+
+with Bench() as bench:
+    for name, sections in {
+        "dense": {},
+        "dense, two threads": {"resources": {"threads_per_rank": 2}},
+        "on the reference device": {"resources": {"device": "reference"}},
+    }.items():
+        run = bench.make("run", training={"iterations": 20}, **sections)
+        done = subprocess.run([WORKER.parent / "bench_trainer", run.directory], input="steps 2\nallocations 3\n", env=environment(), text=True,
+                              capture_output=True, timeout=60, check=True)
+        answer = next(line for line in done.stdout.splitlines() if line.startswith("allocations"))
+        if answer == "allocations -1":
+            print("skipped: a sanitizer has the memory")
+            raise SystemExit(77)
+        check(f"{name}: allocations in three steps", answer, "allocations 0")
