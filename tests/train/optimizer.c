@@ -50,7 +50,7 @@ static void take_update(struct fixture *f, double norm, void (*check)(const stru
         const struct param *param = &f->model->table.items[i];
         before[i] = tiny_read(f->model, model_param(f->model, param), param_elements(param));
     }
-    optimizer_step(&f->optimizer, f->model, norm, 2);
+    optimizer_step(&f->optimizer, f->model, norm, 1, 2);
     for (size_t i = 0; i < count; i++) {
         const struct param *param = &f->model->table.items[i];
         double *after = tiny_read(f->model, model_param(f->model, param), param_elements(param));

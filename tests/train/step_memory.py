@@ -7,7 +7,6 @@ with Bench() as bench:
     for name, sections in {
         "dense": {},
         "dense, two threads": {"resources": {"threads_per_rank": 2}},
-        "on the reference device": {"resources": {"device": "reference"}},
     }.items():
         run = bench.make("run", training={"iterations": 20}, **sections)
         done = subprocess.run([WORKER.parent / "bench_trainer", run.directory], input="steps 2\nallocations 3\n", env=environment(), text=True,
