@@ -136,6 +136,26 @@ static int look_at_data(struct draft *draft, struct error *err)
     return error_set(err, "data: one of text, prefix, manifest must say what to train on");
 }
 
+static int fits(const struct spec *spec, const struct spec *source, const char *name, struct error *err)
+{
+    struct text why;
+    text_init(&why, 4096);
+    int status = spec_fits_source(&why, spec, source, name) ? 0 : error_set(err, "model.from.run: %s", why.at);
+    text_release(&why);
+    return status;
+}
+
+// Against a run that was stored before; one that another build stored, which this one cannot read, is left to the worker to judge.
+static int fits_stored(const struct spec *spec, const struct run_row *row, struct error *err)
+{
+    struct spec source;
+    if (!row->spec || spec_from_json(&source, row->spec, NULL) != 0)
+        return 0;
+    int status = fits(spec, &source, row->name, err);
+    spec_release(&source);
+    return status;
+}
+
 static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t index, size_t first, struct error *err)
 {
     struct draft *draft = &drafts->at[index];
@@ -148,7 +168,7 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
     for (size_t i = first; i < drafts->count; i++)
         if (i != index && drafts->at[i].has_spec && strcmp(drafts->at[i].spec.name, from->run) == 0) {
             draft->from_sibling = (ptrdiff_t)i;
-            return 0;
+            return fits(&draft->spec, &drafts->at[i].spec, from->run, err);
         }
     struct run_row row;
     const char *slash = strchr(from->run, '/');
@@ -165,6 +185,8 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
         status = error_set(err, "model.from.run: %s/%s %s", row.project, row.name, run_state_name(row.state));
     else if (run_state_ended(row.state) && run_last_checkpoint(row.directory) < 0)
         status = error_set(err, "model.from.run: %s/%s saved no weights to start from (its checkpoint.interval is 0)", row.project, row.name);
+    if (status == 0)
+        status = fits_stored(&draft->spec, &row, err);
     run_row_release(&row);
     return status;
 }

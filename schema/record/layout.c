@@ -34,8 +34,8 @@ static int64_t number_after(const char *name, const char *prefix)
     return *end ? -1 : (int64_t)number;
 }
 
-// The highest number among the names "<prefix><digits>" in a directory for which `whole` says yes; `none` if there is no such name.
-static int64_t highest(const char *directory, const char *prefix, bool (*whole)(const char *path), int64_t none)
+// The highest number below `below` among the names "<prefix><digits>" in a directory for which `whole` says yes; `none` if there is none.
+static int64_t highest(const char *directory, const char *prefix, int64_t below, bool (*whole)(const char *path), int64_t none)
 {
     DIR *listing = opendir(directory);
     if (!listing)
@@ -43,7 +43,7 @@ static int64_t highest(const char *directory, const char *prefix, bool (*whole)(
     int64_t best = none;
     for (struct dirent *entry; (entry = readdir(listing));) {
         int64_t number = number_after(entry->d_name, prefix);
-        if (number <= best)
+        if (number <= best || number >= below)
             continue;
         char *path = path_join(directory, entry->d_name);
         if (whole(path))
@@ -72,13 +72,18 @@ static bool is_complete(const char *path)
 
 int64_t run_last_attempt(const char *run_directory)
 {
-    return highest(run_directory, "attempt-", is_directory, 0);
+    return highest(run_directory, "attempt-", INT64_MAX, is_directory, 0);
 }
 
 int64_t run_last_checkpoint(const char *run_directory)
 {
+    return run_last_checkpoint_before(run_directory, INT64_MAX);
+}
+
+int64_t run_last_checkpoint_before(const char *run_directory, int64_t step)
+{
     char *directory = path_join(run_directory, "checkpoints");
-    int64_t step = highest(directory, "step-", is_complete, -1);
+    int64_t found = highest(directory, "step-", step, is_complete, -1);
     free(directory);
-    return step;
+    return found;
 }

@@ -23,3 +23,4 @@ char *run_checkpoint_directory(const char *run_directory, int64_t step);        
 int64_t run_last_attempt(const char *run_directory);                                 // highest N with a directory; 0 if none
 // Newest step with a complete checkpoint under directory/checkpoints; -1 if none.
 int64_t run_last_checkpoint(const char *run_directory);
+int64_t run_last_checkpoint_before(const char *run_directory, int64_t step); // the newest of those with a lower step

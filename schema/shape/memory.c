@@ -163,6 +163,14 @@ static int64_t activation_bytes(const struct model_sizes *s, const struct spec *
     return shared_out(kept * passes, chunks) + working + (int64_t)once_bytes(s, real_bytes(spec)) + reduce_bytes(spec, layout, stage);
 }
 
+// fp32 weights and both moments of all that the rank writes: the first rank's, which writes most. (Extra state is a few numbers an expert.)
+static int64_t checkpoint_bytes(const struct spec *spec, const struct layout *layout, int64_t stage)
+{
+    struct holding holding = held(spec, layout, stage);
+    bool copies = spec->engine == ENGINE_NATIVE && spec->checkpoint.interval > 0 && spec->checkpoint.asynchronous;
+    return copies ? 12 * (holding.dense + holding.expert) : 0;
+}
+
 static void stage_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout, int64_t stage)
 {
     struct model_sizes balanced, worst;
@@ -174,8 +182,10 @@ static void stage_cost(struct memory_cost *cost, const struct spec *spec, const 
     cost->activations_worst = activation_bytes(&worst, spec, layout, stage);
     cost->dispatch_balanced = (int64_t)dispatch_bytes(&balanced, real_bytes(spec));
     cost->dispatch_worst = (int64_t)dispatch_bytes(&worst, real_bytes(spec));
-    cost->total = cost->state + cost->activations_balanced + cost->dispatch_balanced;
-    cost->total_worst = cost->state + cost->activations_worst + cost->dispatch_worst;
+    cost->checkpoint = checkpoint_bytes(spec, layout, stage);
+    int64_t host = spec->resources.gpus_per_node == 0 ? cost->checkpoint : 0; // GPUs do not hold it
+    cost->total = host + cost->state + cost->activations_balanced + cost->dispatch_balanced;
+    cost->total_worst = host + cost->state + cost->activations_worst + cost->dispatch_worst;
 }
 
 void memory_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout)

@@ -189,6 +189,9 @@ static void derive(struct check *check)
         model->max_position_embeddings = spec->data.sequence_length;
     if (model->moe.experts && !model->moe.expert_ffn_hidden_size)
         model->moe.expert_ffn_hidden_size = model->ffn_hidden_size;
+    if (model->from.upcycle.present && !model->from.upcycle.granularity && model->moe.expert_ffn_hidden_size > 0)
+        model->from.upcycle.granularity = model->ffn_hidden_size > model->moe.expert_ffn_hidden_size
+            ? model->ffn_hidden_size / model->moe.expert_ffn_hidden_size : 1;
     if (!spec->resources.ranks_per_node)
         spec->resources.ranks_per_node = spec->resources.gpus_per_node ? spec->resources.gpus_per_node : 1;
     if (!spec->training.learning_rate.total_iterations)

@@ -180,7 +180,7 @@ static struct json *describe(const struct field *field, const struct json *defau
     if (types[field->type])
         js_set(schema, "type", js_string(types[field->type]));
     js_set(schema, "description", js_string(field->help));
-    if (field->choices)
+    if (field->choices && field->type != FIELD_STRINGS)
         set_choices(schema, field->choices);
     if (field->type == FIELD_INTEGER || field->type == FIELD_NUMBER)
         set_range(schema, field);
@@ -188,6 +188,8 @@ static struct json *describe(const struct field *field, const struct json *defau
         js_set(schema, "pattern", js_string("^[A-Za-z0-9_-]{1,64}$"));
     if (field->type == FIELD_STRINGS)
         set_items(schema, "string");
+    if (field->type == FIELD_STRINGS && field->choices)
+        set_choices(js_get(schema, "items"), field->choices);
     if (field->type == FIELD_INTEGERS) {
         set_items(schema, "integer");
         set_range(js_get(schema, "items"), field);

@@ -24,6 +24,11 @@ static bool has_from(const struct spec *spec)
     return spec->model.from.run || spec->model.from.path;
 }
 
+static bool has_upcycle(const struct spec *spec)
+{
+    return spec->model.from.upcycle.present;
+}
+
 static bool has_slurm(const struct spec *spec)
 {
     return spec->slurm.present;
@@ -183,6 +188,10 @@ const struct field spec_fields[] = {
     {"model.from.run", FIELD_STRING, AT(model.from.run), .help = "a run of this file, NAME of this project, or PROJECT/NAME"},
     {"model.from.path", FIELD_PATH, AT(model.from.path), .help = "a checkpoint directory"},
     {"model.from.step", FIELD_INTEGER, AT(model.from.step), "0", 0, LARGE, .help = "step of the checkpoint; 0: the last complete one"},
+    {"model.from.upcycle", FIELD_SECTION, AT(model.from.upcycle.present), .present = has_upcycle, .optional = true,
+        .help = "the checkpoint is a dense model's: its FFN becomes the experts (expert j: slice j mod granularity, scaled; routers repeat granularity rows)"},
+    {"model.from.upcycle.granularity", FIELD_INTEGER, AT(model.from.upcycle.granularity), NULL, 1, 1 << 16,
+        .derived = "model.ffn_hidden_size / expert_ffn_hidden_size", .help = "slices that the dense FFN is cut into, one an expert"},
 
     {"model.moe", FIELD_SECTION, .present = has_moe, .optional = true, .help = "Mixture of Experts in place of the dense FFN"},
     {"model.moe.experts", FIELD_INTEGER, AT(model.moe.experts), NULL, 1, 1 << 16, .required = true, .instead = "model.moe.experts_per_layer",
@@ -371,6 +380,10 @@ const struct field spec_fields[] = {
     {"checkpoint", FIELD_SECTION, .help = "checkpoints of weights and optimizer"},
     {"checkpoint.interval", FIELD_INTEGER, AT(checkpoint.interval), "0", 0, 1e12, .help = "iterations between checkpoints; 0: only at a stop"},
     {"checkpoint.keep", FIELD_INTEGER, AT(checkpoint.keep), "0", 0, 1e6, .help = "newest checkpoints that are kept; 0: all"},
+    {"checkpoint.asynchronous", FIELD_BOOLEAN, AT(checkpoint.asynchronous), "true",
+        .help = "written behind the training from a copy in host memory; false: training waits, and no copy is made"},
+    {"checkpoint.accept_changed", FIELD_STRINGS, AT(checkpoint.accept_changed), .choices = CHOICES("data", "schedule", "model"),
+        .help = "what may differ from the checkpoint that a run goes on from: data (and its order), schedule (rates, optimizer, batch), model"},
 
     {"logging", FIELD_SECTION, .help = "what is recorded"},
     {"logging.interval", FIELD_INTEGER, AT(logging.interval), "1", 1, 1e9, .help = "iterations between lines of metrics"},
@@ -429,7 +442,7 @@ void field_expectation(struct text *out, const struct field *field)
         [FIELD_STRINGS] = "a list of strings", [FIELD_INTEGERS] = "a list of whole numbers",
         [FIELD_PAIRS] = "a map of names to strings", [FIELD_SPLIT] = "a list of three numbers",
         [FIELD_LOSSES] = "a list of {type: …, coefficient: …}", [FIELD_PLAN] = "a map"};
-    text_add(out, words[field->type]);
+    text_add(out, field->type == FIELD_STRINGS && field->choices ? "a list of any of " : words[field->type]);
     for (size_t i = 0; field->choices && field->choices[i]; i++)
         text_addf(out, "%s`%s`", i ? ", " : "", field->choices[i]);
     if (field->type == FIELD_INTEGER || field->type == FIELD_INTEGERS || field->type == FIELD_NUMBER)

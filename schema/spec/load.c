@@ -100,6 +100,19 @@ static size_t run_named(const struct spec_file *file, const char *name)
     return at;
 }
 
+// Judged only where both models parsed and have no fault of their own.
+static void check_fit(struct spec_file *file, size_t run, size_t source)
+{
+    static const char *const read[] = {"model", "model.moe", "model.from", NULL};
+    struct text why;
+    text_init(&why, 4096);
+    const struct spec *from = &file->runs[source].spec;
+    if (spec_file_is_sound(file, run, read) && spec_file_is_sound(file, source, read) &&
+        !spec_fits_source(&why, &file->runs[run].spec, from, from->name))
+        check_at(&file->book->checks[run], "model.from.run", false, "`model.from.run`: %s", why.at);
+    text_release(&why);
+}
+
 // A run that starts from another's weights, which start from … its own: none of them could begin. And one whose sibling saves none.
 static void check_starts(struct spec_file *file)
 {
@@ -119,6 +132,8 @@ static void check_starts(struct spec_file *file)
         else if (sibling < file->count && file->runs[sibling].spec.checkpoint.interval == 0)
             check_at(check, "model.from.run", false, "`model.from.run`: run `%s` saves no weights to start from: give it a `checkpoint.interval`",
                 spec->model.from.run);
+        else if (sibling < file->count)
+            check_fit(file, i, sibling);
     }
 }
 

@@ -216,6 +216,7 @@ void check_rules(struct check *check)
     check_model(check);
     check_attention(check);
     check_moe(check);
+    check_upcycle(check);
     check_layout(check);
     check_inputs(check);
 }

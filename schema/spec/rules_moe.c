@@ -88,6 +88,34 @@ static void check_groups(struct check *check)
             moe->group_topk * (least / moe->num_groups), moe->group_topk);
 }
 
+// Experts out of a dense FFN: whole slices, each as often as the others.
+void check_upcycle(struct check *check)
+{
+    const struct spec_model *model = &check->spec->model;
+    const struct spec_moe *moe = &model->moe;
+    int64_t slices = model->from.upcycle.granularity;
+    static const char key[] = "model.from.upcycle";
+    if (!rule_reads(check, "model.from", key, "model.from.upcycle.granularity", "model.moe", NULL) || !model->from.upcycle.present)
+        return;
+    if (!rule_written(check, "model.moe")) {
+        check_at(check, key, false, "`model.from.upcycle` makes experts: it needs a model with experts (`model.moe`)");
+        return;
+    }
+    if (rule_reads(check, "model.ffn_hidden_size", "model.moe.expert_ffn_hidden_size", NULL) && slices * moe->expert_ffn_hidden_size != model->ffn_hidden_size)
+        check_at(check, rule_written(check, "model.moe.expert_ffn_hidden_size") ? "model.moe.expert_ffn_hidden_size" : key, false,
+            "an expert is a slice of the dense FFN: `granularity` %" PRId64 " x `expert_ffn_hidden_size` %" PRId64 " = %" PRId64
+            " is not `model.ffn_hidden_size` %" PRId64, slices, moe->expert_ffn_hidden_size, slices * moe->expert_ffn_hidden_size, model->ffn_hidden_size);
+    if (rule_reads(check, "model.moe.experts", "model.moe.experts_per_layer", NULL))
+        divides_experts(check, "`granularity` of `model.from.upcycle`", slices);
+    if (rule_reads(check, "model.moe.top_k", NULL) && moe->top_k % slices)
+        check_at(check, "model.moe.top_k", true, "`model.moe.top_k` %" PRId64 " is not a multiple of `granularity` %" PRId64
+            ": a token's slices do not make whole FFNs", moe->top_k, slices);
+    if (rule_reads(check, "model.moe.shared_expert_size", NULL) && moe->shared_expert_size)
+        check_at(check, "model.moe.shared_expert_size", false, "`model.from.upcycle` has no weights for a shared expert: the dense FFN becomes the routed ones");
+    if (rule_reads(check, "model.moe.residual", NULL) && moe->residual)
+        check_at(check, "model.moe.residual", false, "`model.from.upcycle` has no weights for a residual FFN: the dense FFN becomes the experts");
+}
+
 void check_moe(struct check *check)
 {
     const struct spec *spec = check->spec;

@@ -111,6 +111,7 @@ struct spec_model {
         char *run;                   // name of a run in this spec, or <project>/<name>, or <name> in the same project
         char *path;                  // a checkpoint directory
         int64_t step;                // 0: the last complete one
+        struct spec_upcycle { bool present; int64_t granularity; } upcycle; // experts out of a dense model's FFN: slices of 1/granularity
     } from;
 };
 
@@ -213,7 +214,11 @@ struct spec {
     struct spec_slurm slurm;
     struct spec_hf_jobs hf_jobs;     // the section `hf-jobs`
     struct spec_preflight preflight;
-    struct spec_checkpoint { int64_t interval, keep; } checkpoint; // interval 0: only at a stop; keep 0: all
+    struct spec_checkpoint {
+        int64_t interval, keep;          // interval 0: only at a stop; keep 0: all
+        bool asynchronous;
+        struct spec_list accept_changed; // of "data", "schedule", "model"
+    } checkpoint;
     struct spec_logging { int64_t interval; bool expert_load; } logging;
 };
 
@@ -281,6 +286,8 @@ static inline bool spec_is_moe(const struct spec *spec)
 {
     return spec->model.moe.experts > 0;
 }
+// Whether this run can start from the weights of another (model.from), whose spec is source: else why not, with both values.
+bool spec_fits_source(struct text *why, const struct spec *spec, const struct spec *source, const char *name);
 int64_t spec_layer_experts(const struct spec *spec, int64_t layer); // 0: the layer's FFN is dense
 int64_t spec_moe_layers(const struct spec *spec);         // layers with experts
 int64_t spec_world_size(const struct spec *spec);         // ranks: nodes × ranks_per_node

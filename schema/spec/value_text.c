@@ -140,7 +140,7 @@ static bool convert_strings(struct check *check, const struct field *field, cons
         char *string = NULL;
         if (item->kind != NODE_SCALAR || node_is_null(item))
             problem_at(check->problems, item, "`%s`: each item is a string", field->path);
-        else
+        else if (!field->choices || find_choice(check, field, item) >= 0)
             string = value_expand(check->problems, item);
         if (string)
             list.items[list.count++] = string;

@@ -232,7 +232,7 @@ def test_malformed_lines(home):
 
 
 def test_needs(home):
-    text = TINY.replace("  moe:\n    model: {moe:", "  moe:\n    model: {from: {run: dense}, moe:")
+    text = TINY.replace("  moe:\n    model: {moe:", "  moe:\n    model: {from: {run: dense, upcycle: {}}, moe:")
     home.cli("submit", home.spec(text), *LONG)
     home.wait_for("dense-12", ["running"])
     shown = home.json("show", "moe-2")

@@ -39,6 +39,9 @@ BITS = {
 # in run.json and into Trackio's config.
 PLANNED = {"project": "other", "output": "OUTPUT", "resources.ranks_per_node": 4}
 
+# Keys that show only where a run goes on, or begins from another's weights: section 5 below.
+GOING_ON = ["checkpoint.asynchronous", "checkpoint.accept_changed", "model.from.upcycle.granularity"]
+
 # Keys whose wish is always met by this build, so that only the record can tell: see their help.
 ALWAYS = {"training.deterministic": True, "model.moe.grouped_gemm": True}
 
@@ -101,7 +104,7 @@ def as_yaml(value):
 with Bench() as bench:
     schema = json.loads(switchyard("schema", "--json").stdout)
     table = {key: value for key, value in leaves(schema) if key.split(".")[0] not in ("runs", "base")}
-    told = set(BITS) | set(PLANNED) | set(ALWAYS) | set(DAEMON_KEYS)
+    told = set(BITS) | set(PLANNED) | set(ALWAYS) | set(GOING_ON) | set(DAEMON_KEYS)
 
     def spec_file(name, *changes):
         spec = {"project": "inert", "data": {"prefix": str(bench.prefix), "split": [90, 10, 0], "sequence_length": 32}}
@@ -177,3 +180,30 @@ with Bench() as bench:
                 at = at[part]
             resolved.append(at)
         check(f"{key}: recorded as asked", resolved, [not value, value])
+
+    # 5. Saving, going on, beginning from another's weights.
+    def order(asynchronous):
+        run = bench.make("saved", training={"iterations": 6}, checkpoint={"interval": 3, "asynchronous": asynchronous})
+        run.train()
+        lines = [(line["kind"], line["step"]) for line in run.records() if line["kind"] in ("metric", "checkpoint")]
+        return lines.index(("checkpoint", 3)) - lines.index(("metric", 3))
+
+    check("checkpoint.asynchronous: false: a checkpoint is on record before the next step", order(False), 1)
+    check("checkpoint.asynchronous: true: training goes on while it is written", order(True) > 2, True)
+    codes = []
+    for accepted in ([], ["schedule"]):
+        run = bench.make("changed", training={"iterations": 4}, checkpoint={"interval": 2, "accept_changed": accepted})
+        run.train()
+        whole = json.loads((run.directory / "run.json").read_text())
+        whole["spec"]["training"]["learning_rate"]["peak"] = 1e-3
+        (run.directory / "run.json").write_text(json.dumps(whole))
+        codes.append(subprocess.run(run.command(), env=environment(), capture_output=True, timeout=60).returncode)
+    check("checkpoint.accept_changed: without it a changed schedule ends the run, with it it goes on", codes, [2, 0])
+    origin = {"run_directory": str(run.directory), "checkpoint": None, "step": 0}
+    losses = []
+    for granularity in (1, 2, 4):
+        moe = {**MOE, "expert_ffn_hidden_size": 64 // granularity}
+        run = bench.make("upcycled", origin=origin, model={"moe": moe, "from": {"path": "/elsewhere", "upcycle": {"granularity": granularity}}})
+        run.train()
+        losses.append(tuple(run.values("loss")))
+    check("model.from.upcycle.granularity: each makes other experts", len(set(losses)), 3)

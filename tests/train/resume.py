@@ -55,7 +55,7 @@ def kill_all(run, process):
 
 def kill(run):
     process = run.start()
-    run.wait_for_step(9, process)
+    run.wait_for_step(5, process, kind="checkpoint")
     kill_all(run, process)
 
 
@@ -114,7 +114,7 @@ with Bench() as bench:
 
     # Refused: other data, another schedule, a damaged file. Both values are named.
     def changed(what, words, edit=None, **sections):
-        run = bench.make("changed", model={"moe": MOE}, checkpoint={"interval": 12}, **{"training": LONG, **sections})
+        run = bench.make("changed", **{"model": {"moe": MOE}, "checkpoint": {"interval": 12}, "training": LONG, **sections})
         target = run.directory / "checkpoints" / "step-0000012"
         shutil.copytree(moved.directory / "checkpoints" / "step-0000012", target)
         if edit:
@@ -123,20 +123,69 @@ with Bench() as bench:
         for word in words:
             contains(what, said, word)
 
-    changed("another peak", ["schedule has changed", '"peak":0.003', '"peak":0.005'],
-            training={**LONG, "learning_rate": {**LONG["learning_rate"], "peak": 5e-3}})
-    changed("another seed", ["data has changed", '"seed":1234', '"seed":99'], training={**LONG, "seed": 99})
-    changed("a batch ramp", ["data has changed", '"rampup_batch_size":{"start":2'],
-            training={**LONG, "rampup_batch_size": {"start": 2, "increment": 2, "samples": 60}})
-    changed("another sequence length", ["data has changed", '"sequence_length":32', '"sequence_length":16'], data={"sequence_length": 16})
-    changed("a flipped bit", ["SHA-256"],
+    def says(what, option):
+        return [f"checkpoints/step-0000012: cannot continue from it: {what}; `checkpoint.accept_changed: [{option}]` accepts that\n"]
+
+    rate = LONG["learning_rate"]
+    changed("another peak", says("`training.learning_rate.peak` was 0.003 and is 0.005", "schedule"), training={**LONG, "learning_rate": {**rate, "peak": 5e-3}})
+    changed("another style and length of the decay", says("`training.learning_rate.decay_iterations` was 8 and is 9, "
+            '`training.learning_rate.decay_style` was "exponential" and is "linear"', "schedule"),
+            training={**LONG, "learning_rate": {**rate, "decay_iterations": 9, "decay_style": "linear"}})
+    changed("another beta", says("`training.optimizer.beta2` was 0.95 and is 0.98", "schedule"), training={**LONG, "optimizer": {"beta2": 0.98}})
+    changed("another seed", says("`training.seed` was 1234 and is 99", "data"), training={**LONG, "seed": 99})
+    changed("another sequence length", says("`data.sequence_length` was 32 and is 16", "data"), data={"sequence_length": 16})
+    changed("another global batch", says("`samples` was 192 and is 96, "
+            "`training.global_batch_size` was 8 and is 4", "data, schedule"), training={**LONG, "global_batch_size": 4})
+    changed("a batch ramp", says("`samples` was 192 and is 104, `training.rampup_batch_size.start` was absent and is 2, "
+            "`training.rampup_batch_size.increment` was absent and is 2, `training.rampup_batch_size.samples` was absent and is 60",
+            "data, schedule"), training={**LONG, "rampup_batch_size": {"start": 2, "increment": 2, "samples": 60}})
+    changed("another number of chosen experts", says("`model.moe.top_k` was 2 and is 1, `model.moe.pre_softmax` was false and is true", "model"),
+            model={"moe": {**MOE, "top_k": 1, "pre_softmax": True}})
+    changed("one of two changes accepted", says("`training.learning_rate.peak` was 0.003 and is 0.005", "data, schedule"),
+            training={**LONG, "seed": 99, "learning_rate": {**rate, "peak": 5e-3}}, checkpoint={"interval": 12, "accept_changed": ["data"]})
+    changed("a flipped bit", ["SHA-256", "no checkpoint of this run is whole", "Move "],
             edit=lambda target: flip(next(target.glob("model-00001*"))))
     changed("a truncated file", ["bytes, expected"], edit=lambda target: os.truncate(next(target.glob("optimizer-00002*")), 100))
     tokens = bench.prefix.with_suffix(".bin")
     before = tokens.read_bytes()
     tokens.write_bytes(before[:1000] + bytes([before[1000] ^ 1]) + before[1001:])
-    changed("other tokens in files of equal length", ["data has changed", '"fingerprint"'])
+    changed("other tokens in files of equal length", ["`data.fingerprint` was", "`checkpoint.accept_changed: [data]` accepts that"])
     tokens.write_bytes(before)
+
+    # Accepted: the run goes on with what it is told now, and says so.
+    accepted = bench.make("accepted", model={"moe": MOE}, training={**LONG, "learning_rate": {**rate, "peak": 5e-3}},
+                          checkpoint={"interval": 12, "accept_changed": ["schedule"]})
+    shutil.copytree(moved.directory / "checkpoints" / "step-0000012", accepted.directory / "checkpoints" / "step-0000012")
+    accepted.train()
+    check("with the option it goes on", accepted.records("start")[0]["resumed_from"], 12)
+    check("by the new schedule", accepted.values("learning_rate")[0], 5e-3)
+    check("and records what changed", [e["text"] for e in accepted.records("event") if e["event"] == "changed"],
+          ["going on although `training.learning_rate.peak` was 0.003 and is 0.005 (checkpoint.accept_changed)"])
+
+    # Behind a damaged newest checkpoint the one before it counts; the damaged one is named and set aside, and its step is saved again.
+    for damage in ("a flipped bit", "a missing file", "a torn mark"):
+        run = bench.make("damaged", training={**LONG, "iterations": 12}, checkpoint={"interval": 4, "keep": 2})
+        run.train()
+        expected = joined(run)
+        target = run.directory / "checkpoints" / "step-0000012"
+        if damage == "a flipped bit":
+            flip(target / "optimizer.safetensors")
+        elif damage == "a missing file":
+            (target / "model.safetensors").unlink()
+        else:
+            os.truncate(target / "complete.json", 20)
+        run.train()
+        check(f"{damage} in the newest checkpoint: the one before it counts", run.records("start")[0]["resumed_from"], 8)
+        texts = [e["text"] for e in run.records("event") if e["event"] == "checkpoint_damaged"]
+        check(f"{damage}: an event names the damaged one", len(texts) == 1 and "step-0000012" in texts[0] and "is damaged and was set aside" in texts[0], True)
+        check(f"{damage}: it is kept aside, and its step saved again", run.checkpoints(), ["step-0000008", "step-0000012", "step-0000012.damaged"])
+        check(f"{damage}: with the same bits", joined(run), expected)
+    flip(run.directory / "checkpoints" / "step-0000012" / "optimizer.safetensors")
+    flip(run.directory / "checkpoints" / "step-0000008" / "optimizer.safetensors")
+    said = run.train(code=BAD_INPUT)
+    contains("none is whole: nothing begins anew by itself", said, "no checkpoint of this run is whole")
+    contains("and both are named", said, "step-0000012/optimizer.safetensors: corrupt: its SHA-256 is not that of complete.json; ")
+    check("and both are still there", run.checkpoints(), ["step-0000008", "step-0000012", "step-0000012.damaged"])
 
     # A directory without complete.json is no checkpoint; a half-written one is cleared away by the next save.
     torn = bench.make("torn", training={"iterations": 8}, checkpoint={"interval": 4})

@@ -107,7 +107,7 @@ class Run:
             if "metrics" in line:
                 line["metrics"] = {k: v for k, v in line["metrics"].items() if not k.endswith(MEASURED)}
             kept.append(line)
-        return kept
+        return sorted(kept, key=lambda line: line["kind"] == "checkpoint")  # they come when the disk has them, beside later steps
 
     def steps(self, attempt=None):
         """The part of facts() that belongs to steps, for comparing with a run that was interrupted."""
@@ -128,13 +128,13 @@ class Run:
                     found[name] = hashlib.sha256(raw[8 + size + begin:8 + size + end]).hexdigest()
         return found
 
-    def wait_for_step(self, step, process, timeout=60):
+    def wait_for_step(self, step, process, timeout=60, kind="metric"):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and process.poll() is None:
-            if self.attempts() and any(line["step"] >= step for line in self._whole_lines() if line["kind"] == "metric"):
+            if self.attempts() and any(line["step"] >= step for line in self._whole_lines() if line["kind"] == kind):
                 return
             time.sleep(0.005)
-        raise AssertionError(f"step {step} was not reached (exit {process.poll()}): {process.communicate()}")
+        raise AssertionError(f"no {kind} of step {step} was recorded (exit {process.poll()}): {process.communicate()}")
 
     def _whole_lines(self):
         path = self.directory / f"attempt-{self.attempts()[-1]}" / "records.jsonl"

@@ -36,7 +36,7 @@
     "slurm: {partition: p, account: a, qos: q, reservation: r, constraint: c, nodelist: n, exclude: e, mpi: pmix, exclusive: true,\n" \
     "  requeue: true, signal: USR1@60, grace: 90s}\n" \
     "hf-jobs: {flavor: h200x8, timeout: 10m}\npreflight: {image: d.sqsh, dcgm: 2, alltoall: {size: 1GiB, iterations: 5, at_least: 80%}}\n" \
-    "checkpoint: {interval: 5, keep: 3}\nlogging: {interval: 2, expert_load: false}\n"
+    "checkpoint: {interval: 5, keep: 3, asynchronous: false, accept_changed: [data, model]}\nlogging: {interval: 2, expert_load: false}\n"
 
 static const struct json *at_path(const struct json *json, const char *path)
 {
@@ -75,11 +75,14 @@ static struct json *there_and_back(const struct spec *spec)
 static void test_json_has_every_key(void **state)
 {
     (void)state;
-    enum { VARIANTS = 4 };
+    enum { VARIANTS = 5 };
     static const char *const variants[VARIANTS][3] = {
         {NULL},
         {"data={text: null, prefix: pre}", "model.moe={layer_frequency: 1, layers: [1, 3]}", NULL},
         {"data={text: null, manifest: man}", "model.from={run: null, path: ck}", NULL},
+        {"model.from.upcycle={granularity: 2}",
+            "model.moe={experts: 4, experts_per_layer: null, num_groups: null, group_topk: null, expert_ffn_hidden_size: 48, top_k: 2, shared_expert_size: null, "
+            "shared_expert_gate: null, residual: null}", NULL},
         {"training.deterministic=true", "training.cross_entropy_fusion=none", NULL},
     };
     struct json *copies[VARIANTS], *plain;

@@ -172,16 +172,11 @@ struct json *batches_identity(const struct job *job, struct error *err)
     struct json *identity = js_object(), *split = js_array();
     for (int i = 0; i < 3; i++)
         js_append(split, js_real(spec->data.split[i]));
-    js_set(identity, "fingerprint", js_string(hex));
-    js_set(identity, "split", split);
-    js_set(identity, "sequence_length", js_integer(spec->data.sequence_length));
-    js_set(identity, "samples", js_integer(samples_before(spec, spec->training.iterations + 1)));
-    js_set(identity, "global_batch_size", js_integer(spec->training.global_batch_size));
-    if (spec->training.rampup_batch_size.present) {
-        struct json *whole = spec_to_json(spec);
-        js_set(identity, "rampup_batch_size", js_keep(js_get(js_get(whole, "training"), "rampup_batch_size")));
-        js_free(whole);
-    }
-    js_set(identity, "seed", js_integer(spec->training.seed));
+    js_set(identity, "data.fingerprint", js_string(hex));
+    js_set(identity, "data.split", split);
+    js_set(identity, "data.sequence_length", js_integer(spec->data.sequence_length));
+    js_set(identity, "data.eod_mask_loss", js_boolean(spec->data.eod_mask_loss));
+    js_set(identity, "training.seed", js_integer(spec->training.seed));
+    js_set(identity, "samples", js_integer(samples_before(spec, spec->training.iterations + 1))); // how many are laid out in order
     return identity;
 }

@@ -34,5 +34,5 @@ int batches_read_at(struct batches *batches, bool validation, int64_t first, int
 // SHA-256 over the token rows (S + 1 int32 each) of a training step in global sample order.
 void batches_hash(const struct batches *batches, int64_t step, char hex[HASH_HEX]);
 
-// Everything that decides which tokens are read in which order, as one object: compared when a run is resumed.
+// Everything that decides which tokens are read in which order and learnt, by the names of keys: compared when a run is resumed.
 struct json *batches_identity(const struct job *job, struct error *err);

@@ -9,7 +9,8 @@
 //     trainer.json                       step, data identity, learning-rate schedule
 //     complete.json                      files, bytes, SHA-256; written last: without it the directory is no checkpoint
 //
-// It is written as step-N.tmp, flushed, renamed, and completed, while no newer attempt exists.
+// It is written as step-N.<attempt>.tmp, flushed, renamed, and completed, while no newer attempt exists. Weights and moments are fp32
+// whatever the run computes in: a checkpoint holds the master weights.
 #pragma once
 #include "schema/base/json.h"
 #include "worker/model/model.h"
@@ -51,18 +52,43 @@ struct training_state { // what is saved and restored, parameters aside
     struct json *identity;      // of the data, rank 0 only: batches_identity
 };
 
-// Collective. *bytes: of all files; 0 if that step was complete already.
-int checkpoint_save(const struct training_state *state, int64_t *bytes, struct error *err);
+// ---- saving ----
 
-// Continues from the run's last complete checkpoint, if there is one: parameters, optimizer state, step. A changed data identity or
-// schedule is an error that names both values. Collective. *resumed: its step, or -1.
-int checkpoint_resume(struct training_state *state, int64_t *resumed, struct error *err);
+// Writes one checkpoint at a time. Behind the training: what decides the steps to come is copied into host memory that was made once, a
+// thread writes and flushes, and the training thread looks in after each step; in place: nothing is copied. Either way a checkpoint is
+// complete, and reported, only when all of it is on the disk and no newer attempt exists. All functions but saver_has_news are collective.
+struct saver;
+struct saved { int64_t step, bytes; }; // a checkpoint that has become complete; bytes 0: none has
 
-// Takes weights only, from any checkpoint directory. A dense one into a model with experts: every expert becomes a copy of the dense FFN,
-// the router keeps its initial values. Not collective.
+void saver_open(struct saver **saver, const struct training_state *state); // not collective
+void saver_close(struct saver *saver);       // not collective; a save that has not ended is no checkpoint
+size_t saver_bytes(const struct saver *saver); // of the snapshot's memory
+// Begins a save, which must be the only one. Nothing happens if that step's checkpoint is complete already.
+int saver_begin(struct saver *saver, const struct training_state *state, bool behind, struct error *err);
+bool saver_has_news(const struct saver *saver); // saver_advance would not wait for this rank
+int saver_advance(struct saver *saver, struct saved *saved, struct error *err);
+int saver_finish(struct saver *saver, struct saved *saved, struct error *err); // waits for the save's end
+
+// ---- reading ----
+
+struct resumed {
+    int64_t step;           // -1: there is no checkpoint
+    char *damaged;          // which newer checkpoints were passed over, and why; NULL: none. free()
+    char *changed;          // what has changed and was accepted; NULL: nothing. free()
+};
+
+// Continues from the run's newest checkpoint that is whole: parameters, optimizer state, extra state, step. A damaged one is set aside (as
+// step-….damaged). What has changed in data, schedule or model is an error that names both values, unless checkpoint.accept_changed has it.
+int checkpoint_resume(struct training_state *state, struct resumed *resumed, struct error *err);
+
+// Every resident tensor by its own name. Not collective.
 int checkpoint_weights(struct model *model, const char *directory, struct error *err);
+// model.from: weights only, from any checkpoint directory; a dense one becomes experts where the spec asks for it (upcycle.c). Not collective.
+int checkpoint_start(struct model *model, const char *directory, struct error *err);
 
 // The directory's complete.json names files of these sizes and hashes. Not collective.
 int checkpoint_verify(const char *directory, struct error *err);
 
-struct json *schedule_identity(const struct spec *spec); // what decides the learning rate of a step
+// What is compared when a run is resumed, by the keys of the field table: what decides the steps' rates and updates; the model's function.
+struct json *schedule_identity(const struct spec *spec);
+struct json *model_identity(const struct spec *spec);

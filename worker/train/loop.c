@@ -110,25 +110,31 @@ static double validate(struct trainer *trainer)
 
 struct news { // what ranks tell each other after a step
     double memory_bytes;
-    int64_t stop;
+    int64_t stop, saver_has_news;
 };
 
-// Gathers the highest memory and every wish to stop: all ranks get the same answer.
-static bool exchange_news(struct trainer *trainer)
+struct wishes {
+    bool stop;              // of any rank
+    bool saver_has_news;    // on every rank
+};
+
+// Gathers the highest memory, every wish to stop and how far the saver is: all ranks get the same answer.
+static struct wishes exchange_news(struct trainer *trainer)
 {
     struct comm *world = trainer->world;
-    struct news mine = {allocated_memory_bytes(), stop_wished(world->rank == 0 ? trainer->job.run_directory : NULL)};
+    struct news mine = {allocated_memory_bytes(), stop_wished(world->rank == 0 ? trainer->job.run_directory : NULL), saver_has_news(trainer->saver)};
     struct news *all = allocate((size_t)world->size, sizeof *all);
     world->ops->allgather(world, all, &mine, sizeof mine);
-    bool stop = false;
+    struct wishes wishes = {.saver_has_news = true};
     for (int64_t r = 0; r < world->size; r++) {
-        stop = stop || all[r].stop;
+        wishes.stop = wishes.stop || all[r].stop;
+        wishes.saver_has_news = wishes.saver_has_news && all[r].saver_has_news;
         if (all[r].memory_bytes > trainer->peak_memory_bytes)
             trainer->peak_memory_bytes = all[r].memory_bytes;
     }
     trainer->result.memory_mb = trainer->peak_memory_bytes / 1e6;
     free(all);
-    return stop;
+    return wishes;
 }
 
 static bool is_due(int64_t interval, int64_t step)
@@ -147,13 +153,34 @@ static int record_step(struct trainer *trainer, struct error *err)
     return journal_step(&trainer->journal, trainer->step, &trainer->result, hex, logged, err);
 }
 
-static int save(struct trainer *trainer, struct error *err)
+// A checkpoint is on record only once it is complete.
+static int record_saved(struct trainer *trainer, const struct saved *saved, struct error *err)
+{
+    return agree(trainer->world, saved->bytes > 0 ? journal_checkpoint(&trainer->journal, saved->step, saved->bytes, err) : 0, err);
+}
+
+static int finish_save(struct trainer *trainer, struct error *err)
+{
+    struct saved saved;
+    return saver_finish(trainer->saver, &saved, err) == 0 ? record_saved(trainer, &saved, err) : -1;
+}
+
+// One at a time: the save before this one is waited for. The last is not left to itself.
+static int save(struct trainer *trainer, bool behind, struct error *err)
 {
     struct training_state state = training_state_of(trainer);
-    int64_t bytes;
-    if (checkpoint_save(&state, &bytes, err) != 0)
+    if (finish_save(trainer, err) != 0 || saver_begin(trainer->saver, &state, behind, err) != 0)
         return -1;
-    return agree(trainer->world, bytes > 0 ? journal_checkpoint(&trainer->journal, trainer->step, bytes, err) : 0, err);
+    return behind ? 0 : finish_save(trainer, err);
+}
+
+// Looks after the save that goes on behind the training, where every rank has come to its next stage.
+static int look_after_save(struct trainer *trainer, bool has_news, struct error *err)
+{
+    struct saved saved;
+    if (!has_news)
+        return 0;
+    return saver_advance(trainer->saver, &saved, err) == 0 ? record_saved(trainer, &saved, err) : -1;
 }
 
 static int finish_step(struct trainer *trainer, bool *stop, struct error *err)
@@ -164,12 +191,13 @@ static int finish_step(struct trainer *trainer, bool *stop, struct error *err)
     trainer->result.validated = trainer->batches.valid && (last || is_due(spec->training.validation.interval, trainer->step));
     if (trainer->result.validated)
         trainer->result.validation_loss = validate(trainer);
-    *stop = exchange_news(trainer) && !last;
-    if (agree(trainer->world, record_step(trainer, err), err) != 0)
+    struct wishes wishes = exchange_news(trainer);
+    *stop = wishes.stop && !last;
+    if (agree(trainer->world, record_step(trainer, err), err) != 0 || look_after_save(trainer, wishes.saver_has_news, err) != 0)
         return -1;
     if (*stop || is_due(spec->checkpoint.interval, trainer->step) || (last && spec->checkpoint.interval > 0))
-        return save(trainer, err);
-    return 0;
+        return save(trainer, spec->checkpoint.asynchronous && !last && !*stop, err);
+    return *stop || last ? finish_save(trainer, err) : 0;
 }
 
 // A file that asks to stop stays until somebody takes it away: who starts the worker by hand must be told.

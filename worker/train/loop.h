@@ -18,6 +18,7 @@ struct trainer {
     struct optimizer optimizer;
     struct loss_scale loss_scale;
     struct extra_states extra;      // what its owners registered
+    struct saver *saver;
     struct journal journal;         // closed except on rank 0
     struct schedule schedule;       // of a step's micro batches; made again when their number changes
     struct step_result result;      // of the last step

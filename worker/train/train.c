@@ -110,6 +110,8 @@ static int open_model(struct trainer *trainer, struct error *err)
     loss_scale_init(&trainer->loss_scale, spec);
     step_result_init(&trainer->result, spec);
     register_state(trainer);
+    struct training_state state = training_state_of(trainer);
+    saver_open(&trainer->saver, &state);
     return 0;
 }
 
@@ -123,16 +125,16 @@ static int verify_source(const struct spec *spec, const char *directory, struct 
 }
 
 // Parameters: this run's own checkpoint first, else those of the run it starts from, else the initial values.
-static int restore(struct trainer *trainer, int64_t *resumed, struct error *err)
+static int restore(struct trainer *trainer, struct resumed *resumed, struct error *err)
 {
     struct training_state state = training_state_of(trainer);
     if (checkpoint_resume(&state, resumed, err) != 0)
         return -1;
     trainer->step = state.step;
-    if (*resumed >= 0 || !trainer->job.from)
+    if (resumed->step >= 0 || !trainer->job.from)
         return 0;
     int status = trainer->world->rank == 0 ? verify_source(&trainer->job.spec, trainer->job.from, err) : 0;
-    if (status == 0 && checkpoint_weights(trainer->model, trainer->job.from, err) != 0)
+    if (status == 0 && checkpoint_start(trainer->model, trainer->job.from, err) != 0)
         status = error_context(err, "model.from");
     if (status == 0 && extra_states_load(&trainer->extra, trainer->job.from, true, err) != 0)
         status = error_context(err, "model.from");
@@ -153,17 +155,41 @@ static struct json *worker_json(const struct trainer *trainer)
     return worker;
 }
 
+// Rank 0: from where this attempt starts, and what a person should know of it.
+static int record_start(struct trainer *trainer, const struct resumed *resumed, struct error *err)
+{
+    struct journal *journal = &trainer->journal;
+    int status = journal_start(journal, worker_json(trainer), resumed->step, err);
+    char *damaged = string_format("a newer checkpoint is damaged and was set aside: %s", resumed->damaged ? resumed->damaged : "");
+    char *changed = string_format("going on although %s (checkpoint.accept_changed)", resumed->changed ? resumed->changed : "");
+    if (status == 0 && resumed->damaged)
+        status = journal_event(journal, resumed->step, "checkpoint_damaged", damaged, err);
+    if (status == 0 && resumed->changed)
+        status = journal_event(journal, resumed->step, "changed", changed, err);
+    if (resumed->damaged)
+        journal_tell(journal, damaged);
+    if (resumed->changed)
+        journal_tell(journal, changed);
+    free(damaged);
+    free(changed);
+    return status;
+}
+
 int trainer_open(struct trainer *trainer, const char *run_directory, struct error *err)
 {
     struct comm *world = trainer->world;
-    int64_t resumed = -1;
+    int status = -1;
+    struct resumed resumed = {.step = -1};
     if (agree(world, open_job(trainer, run_directory, err), err) != 0 || agree(world, open_journal(trainer, err), err) != 0 ||
         agree(world, parallel_init(&trainer->parallel, &trainer->job.spec, world, err), err) != 0 ||
         agree(world, open_data(trainer, err), err) != 0 || agree(world, open_model(trainer, err), err) != 0 ||
         agree(world, restore(trainer, &resumed, err), err) != 0)
-        return -1;
-    int status = world->rank == 0 ? journal_start(&trainer->journal, worker_json(trainer), resumed, err) : 0;
-    return agree(world, status, err);
+        goto out;
+    status = agree(world, world->rank == 0 ? record_start(trainer, &resumed, err) : 0, err);
+out:
+    free(resumed.damaged);
+    free(resumed.changed);
+    return status;
 }
 
 // What the run cost, from what was allocated and counted. Collective.
@@ -200,6 +226,7 @@ void trainer_close(struct trainer *trainer)
 {
     schedule_release(&trainer->schedule);
     step_result_release(&trainer->result);
+    saver_close(trainer->saver);
     extra_states_release(&trainer->extra);
     optimizer_release(&trainer->optimizer);
     model_free(trainer->model);

@@ -18,6 +18,7 @@ struct tensor_entry {   // to be written
     const void *source; // for fetch
 };
 
+size_t tensor_entry_bytes(const struct tensor_entry *entry);
 // Writes tensors into a new file and flushes it to the disk. fetch copies so many of a tensor's bytes, from byte `at` of it, to host memory;
 // it is asked for pieces of a bounded size. bytes and hex: of the file.
 int safetensors_write(const char *path, const struct tensor_entry *entries, size_t count,

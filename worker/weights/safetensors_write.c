@@ -25,14 +25,10 @@ static int put(struct out *out, const void *bytes, size_t count, struct error *e
     return 0;
 }
 
-static int64_t elements_of(const struct tensor_entry *entry)
+size_t tensor_entry_bytes(const struct tensor_entry *entry)
 {
-    return entry->dimensions == 1 ? entry->shape[0] : entry->shape[0] * entry->shape[1];
-}
-
-static int64_t bytes_of(const struct tensor_entry *entry)
-{
-    return elements_of(entry) * (strcmp(entry->dtype, "F32") == 0 ? 4 : strcmp(entry->dtype, "BF16") == 0 ? 2 : 8);
+    size_t elements = (size_t)(entry->dimensions == 1 ? entry->shape[0] : entry->shape[0] * entry->shape[1]);
+    return elements * (strcmp(entry->dtype, "F32") == 0 ? 4 : strcmp(entry->dtype, "BF16") == 0 ? 2 : 8);
 }
 
 static int put_header(struct out *out, const struct tensor_entry *entries, size_t count, struct error *err)
@@ -46,7 +42,7 @@ static int put_header(struct out *out, const struct tensor_entry *entries, size_
         for (int d = 0; d < entries[i].dimensions; d++)
             js_append(shape, js_integer(entries[i].shape[d]));
         js_append(offsets, js_integer(at));
-        at += bytes_of(&entries[i]);
+        at += (int64_t)tensor_entry_bytes(&entries[i]);
         js_append(offsets, js_integer(at));
         js_set(entry, "dtype", js_string(entries[i].dtype));
         js_set(entry, "shape", shape);
@@ -76,7 +72,7 @@ int safetensors_write(const char *path, const struct tensor_entry *entries, size
     char *host = allocate(PIECE_BYTES, 1);
     int status = put_header(&out, entries, count, err);
     for (size_t i = 0; i < count && status == 0; i++) {
-        size_t whole = (size_t)bytes_of(&entries[i]);
+        size_t whole = tensor_entry_bytes(&entries[i]);
         for (size_t at = 0; at < whole && status == 0; at += PIECE_BYTES) {
             size_t piece = whole - at < PIECE_BYTES ? whole - at : PIECE_BYTES;
             fetch(context, host, &entries[i], at, piece);
