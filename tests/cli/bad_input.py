@@ -53,7 +53,7 @@ def specs(home):
             ["layres", "many"])
     refused(home, "--set with an unknown key", TINY, ["--set", "training.iteratoins"], options=("--set", "training.iteratoins=3"))
     refused(home, "missing variable", TINY.replace("corpus.txt", "${NO_SUCH_VARIABLE}/corpus.txt"), ["tiny.yaml:3", "NO_SUCH_VARIABLE"])
-    refused(home, "a key that cannot run yet", TINY.replace("precision: fp32", "precision: fp16"), ["tiny.yaml:9", "fp16", "yet"])
+    refused(home, "a key that cannot run yet", TINY.replace("time_limit: 10m", "time_limit: 10m, device: cuda"), ["tiny.yaml:14", "cuda", "yet"])
 
 
 def files(home):

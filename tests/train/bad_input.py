@@ -39,7 +39,7 @@ with Bench() as bench:
     expect("no name", edited("name", lambda d: d.pop("name")), "project, name and run_id")
     expect("no data", edited("nodata", lambda d: d.pop("data")), "data.prefixes")
     expect("an unknown key", edited("key", lambda d: d["spec"]["model"].update(layer=2)), "layer")
-    expect("a key that this build cannot run", edited("cannot", lambda d: d["spec"]["training"].update(precision="bf16")), "precision")
+    expect("a key that this build cannot run", edited("cannot", lambda d: d["spec"]["resources"].update(device="cuda")), "resources.device")
     expect("experts not divisible", bench.make("divide", model={"moe": {**MOE, "experts": 5}}, resources={"ranks_per_node": 2}, parallelism={"expert": 2}), "experts")
     expect("batch not divisible", bench.make("batch", training={"global_batch_size": 7}), "global_batch_size")
     expect("a missing pair", bench.make("missing", prefix=bench.root / "nowhere"), "nowhere.idx: No such file")

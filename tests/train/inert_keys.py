@@ -31,6 +31,8 @@ BITS = {
     "training.learning_rate.initial": 1e-3, "training.learning_rate.warmup_iterations": 3, "training.learning_rate.decay_iterations": 5,
     "training.learning_rate.total_iterations": 12, "training.learning_rate.decay_style": "linear", "training.learning_rate.expert_peak": 1e-3,
     "training.rampup_batch_size.start": 4, "training.rampup_batch_size.increment": 6, "training.rampup_batch_size.samples": 40,
+    "training.precision": "bf16", "training.loss_scale.initial": 1024, "training.loss_scale.minimum": 2**30, "training.loss_scale.window": 2,
+    "training.loss_scale.hysteresis": 1,
     "training.validation.interval": 2, "training.validation.iterations": 2,
     "parallelism.expert": 1, "resources.threads_per_rank": 2, "resources.device": "reference",
     "checkpoint.interval": 2, "checkpoint.keep": 1, "logging.interval": 2, "logging.expert_load": False,
@@ -51,8 +53,7 @@ OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), 
 SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep": {"grid": {"training.seed": [1, 2]}}, "stages": {"a": {"kind": "check"}},
            "retry": {"limit": 1}, "preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
            "slurm.grace": "30s", "hf-jobs.timeout": "1h", "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2,
-           "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1], "training.loss_scale.minimum": 2, "training.loss_scale.initial": 2,
-           "training.loss_scale.hysteresis": 3, "image.base": "docker://a/b:1.2",
+           "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1], "image.base": "docker://a/b:1.2",
            "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}
 
 # Keys that a rule ties to others: set together with these.
@@ -148,7 +149,10 @@ with Bench() as bench:
 
     # What a key is changed on top of, where that is not BASE.
     ramp = {"training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 12}}}
-    BEFORE = {**{f"training.rampup_batch_size.{key}": ramp for key in ("start", "increment", "samples")}, "model.ffn_hidden_size": {"model": {"moe": None}}, "model.hidden_size": {"model": {"head_dim": 16}}, "parallelism.expert": OVER_RANKS}
+    HALF = {"training": {"precision": "fp16"}}
+    BEFORE = {**{f"training.loss_scale.{key}": HALF for key in ("initial", "minimum", "hysteresis")},
+              "training.loss_scale.window": {"training": {"precision": "fp16", "loss_scale": {"initial": 1024}}},
+              **{f"training.rampup_batch_size.{key}": ramp for key in ("start", "increment", "samples")}, "model.ffn_hidden_size": {"model": {"moe": None}}, "model.hidden_size": {"model": {"head_dim": 16}}, "parallelism.expert": OVER_RANKS}
     plain = outcome("base")
     cache = bench.root / "cache"
     for key, value in BITS.items():

@@ -66,6 +66,7 @@ void tiny_values(struct model *model, double deviation)
         model->device->ops->from_double(model_param(model, param), values, count);
         free(values);
     }
+    model_refresh_weights(model);
 }
 
 void tiny_tokens(const struct spec *spec, int32_t *tokens, int32_t *targets, int64_t first, int64_t count)

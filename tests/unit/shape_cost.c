@@ -129,9 +129,11 @@ static void check_allocation(struct spec spec, int64_t ep_rank)
     struct parallel parallel = {.layout = plan.layout, .world = &world, .dp = &dp, .ep = &ep, .edp = &edp};
     struct model *model;
     struct error err = {0};
-    if (model_new(&model, &spec, device_reference(), &parallel, &err) != 0)
+    static const enum format formats[] = {[PRECISION_FP32] = FORMAT_FP32, [PRECISION_BF16] = FORMAT_BF16, [PRECISION_FP16] = FORMAT_FP16};
+    if (model_new(&model, &spec, device_reference_in(formats[spec.training.precision]), &parallel, &err) != 0)
         fail_msg("%s", err.text);
     assert_int_equal(model_bytes(model, "parameters"), plan.memory.parameters);
+    assert_int_equal(model_bytes(model, "master") + 2 * model_bytes(model, "gradients"), plan.memory.optimizer); // moments are as large as gradients
     assert_int_equal(model_bytes(model, "gradients"), plan.memory.gradients);
     assert_int_equal(model_bytes(model, "activations"), plan.memory.activations_worst);
     assert_int_equal(model_bytes(model, "dispatch"), plan.memory.dispatch_worst);
@@ -160,6 +162,7 @@ static void test_random_models_are_allocated_as_planned(void **state)
         m->tied_embeddings = pick(&random, 0, 1);
         spec.data.sequence_length = pick(&random, 1, 40);
         spec.training.micro_batch_size = pick(&random, 1, 3);
+        spec.training.precision = (enum spec_precision)pick(&random, PRECISION_FP32, PRECISION_FP16);
         if (moe) {
             m->moe.experts = 4 * pick(&random, 1, 3);
             m->moe.top_k = pick(&random, 1, m->moe.experts);

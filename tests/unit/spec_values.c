@@ -89,19 +89,19 @@ static void test_first_run(void **state)
     // Each key that cannot run is named once, with its place and the words that a user waits for.
     const struct json *first = js_at(file.runs[0].unsupported, 0);
     assert_string_equal(js_string_of(js_get(first, "key"), ""), "image.path");
-    bool precision = false;
+    bool sharded = false;
     for (size_t i = 0; i < js_count(file.runs[0].unsupported); i++) {
         const struct json *item = js_at(file.runs[0].unsupported, i);
         assert_non_null(strstr(js_string_of(js_get(item, "message"), ""), "this build cannot "));
         assert_true(js_integer_of(js_get(item, "line"), 0) > 0);
-        if (strcmp(js_string_of(js_get(item, "key"), ""), "training.precision") == 0) {
-            precision = true;
+        if (strcmp(js_string_of(js_get(item, "key"), ""), "training.distributed_optimizer") == 0) {
+            sharded = true;
             assert_non_null(strstr(js_string_of(js_get(item, "text"), ""),
-                "training.precision: bf16: this build cannot train in another precision than fp32 yet\n"));
-            assert_non_null(strstr(js_string_of(js_get(item, "text"), ""), " |   precision: bf16\n       |              ^\n"));
+                "training.distributed_optimizer: this build cannot shard the optimizer's state yet\n"));
+            assert_non_null(strstr(js_string_of(js_get(item, "text"), ""), " |   distributed_optimizer: true\n       |                          ^\n"));
         }
     }
-    assert_true(precision);
+    assert_true(sharded);
     struct error err;
     assert_int_equal(spec_runnable(dense, &err), -1);
     assert_non_null(strstr(err.text, "image.path: this build cannot run in a container image yet"));

@@ -60,7 +60,7 @@ static int note_finiteness(struct journal *journal, int64_t step, const struct s
 {
     bool loss_was = journal->loss_is_finite, norm_was = journal->norm_is_finite;
     journal->loss_is_finite = isfinite(result->loss);
-    journal->norm_is_finite = isfinite(result->gradient_norm);
+    journal->norm_is_finite = isfinite(result->gradient_norm) || result->skipped; // a skipped step has an event of its own
     if (!journal->loss_is_finite)
         return loss_was ? warn(journal, step, "non_finite_loss", "non-finite loss", "loss", result->loss, err) : 0;
     if (!journal->norm_is_finite && norm_was)
