@@ -4,6 +4,7 @@
 #include <string.h>
 
 extern const struct command command_cancel;
+extern const struct command command_check;
 extern const struct command command_compare;
 extern const struct command command_evaluate;
 extern const struct command command_export;
@@ -25,6 +26,7 @@ extern const struct command command_wait;
 
 const struct command *const commands[] = {
     &command_cancel,
+    &command_check,
     &command_compare,
     &command_evaluate,
     &command_export,

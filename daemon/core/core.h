@@ -111,11 +111,6 @@ void watch_run(struct daemon *daemon, const struct view *view, struct watch *wat
 // words.c: the last lines of a log that say something (mpirun's own banners left out). free()
 char *last_words(const char *run_directory, int64_t attempt);
 
-// dataset.c
-int dataset_key(char key[33], const char *path, const char *document, const char *json_key, const char *tokenizer, struct error *err);
-char *dataset_prefix(const struct daemon *daemon, const char *key); // …/datasets/KEY/data
-bool dataset_is_complete(const struct daemon *daemon, const char *key);
-
 // summary.c
 struct json *run_summary(struct daemon *daemon, const struct run_row *row); // the list's members; under the lock
 struct json *run_measured(struct daemon *daemon, const struct run_row *row); // the last `end` record, NULL before there is one; under the lock

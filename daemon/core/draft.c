@@ -1,4 +1,5 @@
 #include "daemon/core/draft.h"
+#include "daemon/core/dataset.h"
 #include "daemon/record/provenance.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
@@ -228,7 +229,7 @@ static struct draft *find_key(struct drafts *drafts, const char *key)
 // A stage that makes this run's data, beside the run, once for all that need the same.
 static void add_tokenize(struct daemon *daemon, struct drafts *stages, const struct draft *user)
 {
-    if (!user->key[0] || dataset_is_complete(daemon, user->key) || find_key(stages, user->key))
+    if (!user->key[0] || dataset_is_complete(daemon->home, user->key) || find_key(stages, user->key))
         return;
     struct draft *stage = add_draft(stages, "tokenize");
     memcpy(stage->row.project, user->row.project, sizeof stage->row.project);
@@ -238,13 +239,8 @@ static void add_tokenize(struct daemon *daemon, struct drafts *stages, const str
     stage->text_path = string_copy(user->text_path);
     stage->root = string_copy(user->root);
     const struct json *data = js_get(user->row.spec, "data");
-    char *prefix = dataset_prefix(daemon, user->key);
-    struct json *tokenize = js_object();
-    js_set(tokenize, "input", js_string(user->text_path));
-    js_set(tokenize, "prefix", js_string(prefix));
-    js_set(tokenize, "document", js_keep(js_get(data, "document")));
-    js_set(tokenize, "json_key", js_string(user->spec.data.json_key));
-    js_set(tokenize, "tokenizer", js_string(user->spec.data.tokenizer));
+    char *prefix = dataset_prefix(daemon->home, user->key);
+    struct json *tokenize = dataset_tokenize(&user->spec.data, js_string_of(js_get(data, "document"), ""), user->text_path, prefix);
     free(prefix);
     stage->row.spec = js_object();
     js_set(stage->row.spec, "tokenize", tokenize);

@@ -1,4 +1,5 @@
 // A submission becomes runs: rows, needs and directories, all of them or none. The slow part (draft.c) has happened without the lock.
+#include "daemon/core/dataset.h"
 #include "daemon/core/draft.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
@@ -46,7 +47,7 @@ static void drop_shared(struct daemon *daemon, struct drafts *drafts)
 {
     for (size_t i = 0; i < drafts->count; i++)
         if (!drafts->at[i].has_spec)
-            drafts->at[i].dropped = shared_stage(daemon, drafts->at[i].key) != 0 || dataset_is_complete(daemon, drafts->at[i].key);
+            drafts->at[i].dropped = shared_stage(daemon, drafts->at[i].key) != 0 || dataset_is_complete(daemon->home, drafts->at[i].key);
 }
 
 // ---- files ----
@@ -64,58 +65,17 @@ static int write_json(const char *directory, const char *name, const struct json
     return status;
 }
 
-static void add_prefix(struct json *prefixes, const char *path, double weight)
-{
-    struct json *prefix = js_object();
-    js_set(prefix, "path", js_string(path));
-    js_set(prefix, "weight", js_real(weight));
-    js_append(prefixes, prefix);
-}
-
-// A manifest has a prefix a line, after a weight if there is one; blank lines and # are skipped, relative ones are the manifest's.
-static int add_manifest(struct json *prefixes, const char *path, struct error *err)
-{
-    struct text bytes;
-    text_init(&bytes, SPEC_TEXT_MAX);
-    int status = file_read(path, &bytes, err);
-    char *directory = path_join(path, "..");
-    char *base = path_absolute(directory, NULL);
-    char *rest = NULL;
-    for (char *line = strtok_r(bytes.at, "\r\n", &rest); line && status == 0; line = strtok_r(NULL, "\r\n", &rest)) {
-        line += strspn(line, " \t");
-        if (!*line || *line == '#')
-            continue;
-        size_t number = strspn(line, "0123456789.eE+-"), blank = strspn(line + number, " \t");
-        bool weighted = number && blank;
-        char *prefix = path_absolute(weighted ? line + number + blank : line, base);
-        add_prefix(prefixes, prefix, weighted ? strtod(line, NULL) : 1.0);
-        free(prefix);
-    }
-    free(base);
-    free(directory);
-    text_release(&bytes);
-    return status;
-}
-
 static struct json *data_json(struct daemon *daemon, const struct draft *draft, struct error *err)
 {
-    struct json *data = js_object(), *prefixes = js_array();
-    int status = 0;
-    if (draft->key[0]) {
-        char *prefix = dataset_prefix(daemon, draft->key);
-        add_prefix(prefixes, prefix, 1.0);
-        free(prefix);
-    } else if (draft->spec.data.manifest) {
-        status = add_manifest(prefixes, draft->spec.data.manifest, err);
-    } else {
-        add_prefix(prefixes, draft->spec.data.prefix, 1.0);
-    }
+    char *text_prefix = draft->key[0] ? dataset_prefix(daemon->home, draft->key) : NULL;
+    struct json *prefixes = dataset_prefixes(&draft->spec.data, text_prefix, err);
+    free(text_prefix);
+    if (!prefixes)
+        return NULL;
+    struct json *data = js_object();
     js_set(data, "prefixes", prefixes);
     js_set(data, "key", draft->key[0] ? js_string(draft->key) : js_null());
-    if (status == 0)
-        return data;
-    js_free(data);
-    return NULL;
+    return data;
 }
 
 static struct json *from_json(const struct drafts *drafts, const struct draft *draft)

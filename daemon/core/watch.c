@@ -1,6 +1,7 @@
 // One run that has a job: gathers what the witnesses say, has it judged, and acts on the judgement. A stop goes in three steps: the stop
 // file (and a signal), a time to save, then the end of every process of the run.
 #include "daemon/core/core.h"
+#include "daemon/core/dataset.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
@@ -94,7 +95,7 @@ static void look(struct daemon *daemon, const struct view *view, struct watch *w
     w->records_complete = ingest_run(daemon, view, watch, w->phase != JOB_RUNNING && (w->exit_present || w->phase == JOB_GONE));
     w->end_present = watch->end_attempt == attempt->number;
     w->end_code = watch->end_code;
-    if (view->dataset_key && dataset_is_complete(daemon, view->dataset_key)) {
+    if (view->dataset_key && dataset_is_complete(daemon->home, view->dataset_key)) {
         w->end_present = true;
         w->end_code = EXIT_DONE;
     }

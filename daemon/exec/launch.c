@@ -119,15 +119,7 @@ static int add_user_variables(struct launch *launch, const struct spec_pairs *va
     return 0;
 }
 
-static void add_worker(struct launch *launch, const char *worker, const char *command, const char *run_directory)
-{
-    add_word(launch, worker);
-    add_word(launch, command);
-    add_word(launch, run_directory);
-}
-
-int launch_train(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker,
-    const char *run_directory, struct error *err)
+static int launch_ranks(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *const *words, struct error *err)
 {
     *launch = (struct launch){.ranks = spec_world_size(spec), .threads = spec->resources.threads_per_rank};
     assert(launch->ranks >= 1);
@@ -137,7 +129,8 @@ int launch_train(struct launch *launch, const struct spec *spec, const struct ma
     launch->oversubscribed = launch->ranks * launch->threads > machine->cores;
     launch->slots = launch->oversubscribed ? machine->cores : launch->ranks * launch->threads;
     bool bound = launch->ranks > 1 && add_mpirun(launch, machine);
-    add_worker(launch, worker, "train", run_directory);
+    for (; *words; words++)
+        add_word(launch, *words);
     add_mpi_environment(launch, machine);
     add_thread_environment(launch, bound);
     if (add_user_variables(launch, &spec->environment.variables, err) == 0)
@@ -146,10 +139,24 @@ int launch_train(struct launch *launch, const struct spec *spec, const struct ma
     return -1;
 }
 
+int launch_train(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker,
+    const char *run_directory, struct error *err)
+{
+    return launch_ranks(launch, spec, machine, (const char *const[]){worker, "train", run_directory, NULL}, err);
+}
+
+int launch_check(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker, const char *check,
+    const char *run_directory, struct error *err)
+{
+    return launch_ranks(launch, spec, machine, (const char *const[]){worker, "check", check, run_directory, NULL}, err);
+}
+
 void launch_tokenize(struct launch *launch, const struct machine *machine, const char *worker, const char *run_directory)
 {
     *launch = (struct launch){.ranks = 1, .threads = 1, .slots = 1};
-    add_worker(launch, worker, "tokenize", run_directory);
+    add_word(launch, worker);
+    add_word(launch, "tokenize");
+    add_word(launch, run_directory);
     add_mpi_environment(launch, machine);
     add_thread_environment(launch, false);
 }

@@ -29,7 +29,14 @@ struct launch {
 int launch_train(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker,
     const char *run_directory, struct error *err);
 void launch_tokenize(struct launch *launch, const struct machine *machine, const char *worker, const char *run_directory);
+// The same for `check WORD run_directory`: as many ranks as the run has.
+int launch_check(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker, const char *check,
+    const char *run_directory, struct error *err);
 void launch_release(struct launch *launch);
+
+// Runs it here and now, in this terminal: it inherits standard output and error (talk: output goes to standard error too). Waits for it.
+// *code: its exit code; a signal that ends it is an error, and *code 128 + its number, as shells say.
+int launch_foreground(const struct launch *launch, bool talk, int *code, struct error *err);
 
 struct json *launch_argv_json(const struct launch *launch);
 // {"argv": […], "environment": […], "ranks", "threads", "slots", "oversubscribed"}: stored as job.json, so that a retry runs the same.

@@ -1,5 +1,6 @@
 // The local executor: a job is job.sh in a session of its own, started by posix_spawn, found in the process table by (pid, start time)
 // and by its tag. It outlives the daemon: no controlling terminal, no inherited descriptor, nothing that a daemon's end would close.
+#include "daemon/exec/environment.h"
 #include "daemon/exec/executor.h"
 #include "daemon/exec/process.h"
 #include "schema/base/file.h"
@@ -19,47 +20,6 @@
 #include <unistd.h>
 
 enum { KILL_ROUNDS = 100, KILL_PAUSE_MS = 5, TAGGED_MAX = 4096 };
-
-extern char **environ;
-
-// Variables that belong to a launcher or to another job around the daemon, or that are the daemon's own secrets.
-static bool is_inherited(const char *entry)
-{
-    static const char *const dropped[] = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_", "SWITCHYARD_", "OMP_", "MALLOC_", NULL};
-    for (size_t i = 0; dropped[i]; i++)
-        if (strncmp(entry, dropped[i], strlen(dropped[i])) == 0)
-            return false;
-    return true;
-}
-
-static void put_variable(const char **list, size_t *count, const char *entry)
-{
-    size_t name = strcspn(entry, "=") + 1;
-    for (size_t i = 0; i < *count; i++)
-        if (strncmp(list[i], entry, name) == 0) {
-            list[i] = entry;
-            return;
-        }
-    list[(*count)++] = entry;
-}
-
-// The daemon's environment, cleaned, with the job's on top (later entries win) and the tag last.
-static const char **job_environment(const struct job *job, const char *tag)
-{
-    size_t most = 2, count = 0;
-    for (char **at = environ; *at; at++)
-        most++;
-    for (const char *const *at = job->environment; at && *at; at++)
-        most++;
-    const char **list = allocate(most, sizeof *list);
-    for (char **at = environ; *at; at++)
-        if (is_inherited(*at))
-            put_variable(list, &count, *at);
-    for (const char *const *at = job->environment; at && *at; at++)
-        put_variable(list, &count, *at);
-    put_variable(list, &count, tag);
-    return list;
-}
 
 // Own session, default signals, /dev/null as input; job.sh's own complaints go to submit.log in the run directory.
 static int spawn(pid_t *pid, const char **argv, const char **environment, const char *directory)
@@ -97,7 +57,7 @@ static int local_submit(void *context, struct job *job, struct error *err)
     for (size_t i = 0; i < words; i++)
         argv[4 + i] = job->argv[i];
     char *tag = string_format(TAG_VARIABLE "=%s", job->tag);
-    const char **environment = job_environment(job, tag);
+    const char **environment = job_environment((const char *const *)job->environment, tag);
     pid_t pid = 0;
     int fault = spawn(&pid, argv, environment, job->directory);
     free(environment);
