@@ -256,6 +256,7 @@ static const struct { enum param_kind kind; bool decays; } decay_of[] = {
     {PARAM_ATTENTION_NORM_BIAS, false}, {PARAM_MLP_NORM_BIAS, false}, {PARAM_FINAL_NORM_BIAS, false},
     {PARAM_Q_BIAS, false}, {PARAM_K_BIAS, false}, {PARAM_V_BIAS, false}, {PARAM_O_BIAS, false},
     {PARAM_GATE_BIAS, false}, {PARAM_UP_BIAS, false}, {PARAM_DOWN_BIAS, false},
+    {PARAM_RESIDUAL_GATE_BIAS, false}, {PARAM_RESIDUAL_UP_BIAS, false}, {PARAM_RESIDUAL_DOWN_BIAS, false}, {PARAM_RESIDUAL_COEFFICIENT_BIAS, false},
     {PARAM_EXPERT_GATE_BIAS, false}, {PARAM_EXPERT_UP_BIAS, false}, {PARAM_EXPERT_DOWN_BIAS, false},
 };
 
