@@ -44,8 +44,10 @@ static const struct row {
     {"  total, worst routing", "memory.total_worst", BYTES},
     {"  copy for checkpoints (on the host)", "memory.checkpoint", BYTES},
     {"all-to-all per step and rank (bytes)", "alltoall_bytes_per_step", BYTES},
-    {"  rows", "volume.alltoall_rows", BYTES},
-    {"  router probabilities", "volume.alltoall_probabilities", BYTES},
+    {"  forward and backward", "volume.alltoall_passes", BYTES},
+    {"    rows", "volume.alltoall_rows", BYTES},
+    {"    router probabilities", "volume.alltoall_probabilities", BYTES},
+    {"  repeated by recomputation", "volume.alltoall_recompute", BYTES},
     {"gradients reduced per step (bytes)", "volume.gradient_reduce", BYTES},
 };
 enum { ROWS = sizeof rows / sizeof *rows };

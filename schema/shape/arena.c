@@ -60,18 +60,74 @@ static size_t bytes_of(enum unit unit, size_t elements, size_t real_bytes)
     return (elements * each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-struct layer_bytes layer_bytes(const struct model_sizes *s, size_t real_bytes)
+// ---- recomputation ----
+
+int64_t recompute_chunk(const struct spec *spec, int64_t layer)
 {
-    struct layer_bytes bytes = {0};
+    const struct spec_recompute_keys *recompute = &spec->training.recompute;
+    int64_t span = recompute->layers > 0 ? recompute->layers : 1;
+    if (recompute->granularity != RECOMPUTE_FULL)
+        return CHUNK_NONE;
+    if (recompute->method == RECOMPUTE_UNIFORM)
+        return layer / span;
+    return layer < span ? layer : CHUNK_NONE;
+}
+
+bool recompute_repeats(const struct spec *spec, int64_t layer, bool *last)
+{
+    int64_t chunk = recompute_chunk(spec, layer), next = layer + 1 < spec->model.layers ? recompute_chunk(spec, layer + 1) : CHUNK_NONE;
+    *last = chunk != next;
+    if (chunk == CHUNK_NONE)
+        return false;
+    for (int64_t later = layer + 1; later < spec->model.layers; later++)
+        if (recompute_chunk(spec, later) > chunk)
+            return true;
+    return false;
+}
+
+// The next layer begins: whether it opens a chunk, whose layers lie in the shared place one behind another.
+static bool begin_layer(struct layers_space *space, const struct spec *spec)
+{
+    int64_t chunk = recompute_chunk(spec, space->count++);
+    bool opens = chunk == CHUNK_NONE || chunk != space->chunk || space->count == 1;
+    space->chunk = chunk;
+    if (opens)
+        space->used = 0;
+    return opens;
+}
+
+static bool is_kept(const struct layers_space *space, const struct spec *spec, enum recompute slot, bool opens)
+{
+    if (spec->training.recompute.granularity == RECOMPUTE_SELECTIVE)
+        return slot != CHEAP;
+    return space->chunk == CHUNK_NONE || (slot == INPUT && opens);
+}
+
+// The place of a buffer of the layer that began last; the shared place begins at `shared_at`.
+static int64_t place(struct layers_space *space, bool kept, size_t bytes, size_t shared_at)
+{
+    size_t *used = kept ? &space->kept : &space->used;
+    int64_t at = (int64_t)(*used + (kept ? 0 : shared_at));
+    *used += bytes;
+    if (space->used > space->shared)
+        space->shared = space->used;
+    return at;
+}
+
+static void add_layer(int64_t offsets[LAYER_SLOTS], struct layers_space *space, const struct spec *spec, const struct model_sizes *s,
+    size_t real_bytes, size_t shared_at)
+{
+    bool opens = begin_layer(space, spec);
 #define LAYER_SLOT(name, unit, elements, present, recompute)                                                                               \
-    if (present) {                                                                                                                         \
-        size_t slot = bytes_of(unit, elements, real_bytes);                                                                                \
-        bytes.whole += slot;                                                                                                               \
-        bytes.input += (recompute) == INPUT ? slot : 0;                                                                                    \
-        bytes.cheap += (recompute) == CHEAP ? slot : 0;                                                                                    \
-    }
+    offsets[LAYER_##name] = (present) ? place(space, is_kept(space, spec, recompute, opens), bytes_of(unit, elements, real_bytes), shared_at) \
+                                      : ARENA_ABSENT;
 #include "schema/shape/slots.inc"
-    return bytes;
+}
+
+void layers_space_add(struct layers_space *space, const struct spec *spec, const struct model_sizes *sizes, size_t real_bytes)
+{
+    int64_t offsets[LAYER_SLOTS];
+    add_layer(offsets, space, spec, sizes, real_bytes, 0);
 }
 
 size_t once_bytes(const struct model_sizes *s, size_t real_bytes)
@@ -99,20 +155,18 @@ static int64_t take(size_t *used, size_t bytes)
     return at;
 }
 
-static void lay_out_layer(int64_t offsets[LAYER_SLOTS], size_t *used, const struct model_sizes *s, size_t real_bytes)
-{
-#define LAYER_SLOT(name, unit, elements, present, recompute)                                                                               \
-    offsets[LAYER_##name] = (present) ? take(used, bytes_of(unit, elements, real_bytes)) : ARENA_ABSENT;
-#include "schema/shape/slots.inc"
-}
-
 void arena_init(struct arena *arena, const struct spec *spec, const struct model_sizes *s, size_t real_bytes)
 {
     *arena = (struct arena){.layers = allocate(s->layers, sizeof *arena->layers)};
-    for (size_t layer = 0; layer < s->layers; layer++) {
-        struct model_sizes sizes = model_sizes_of(s, (size_t)spec_layer_experts(spec, (int64_t)layer));
-        lay_out_layer(arena->layers[layer], &arena->bytes, &sizes, real_bytes);
+    for (size_t pass = 0; pass < 2; pass++) { // the first one finds out where the shared place begins
+        size_t shared_at = arena->space.kept;
+        arena->space = (struct layers_space){0};
+        for (size_t layer = 0; layer < s->layers; layer++) {
+            struct model_sizes sizes = model_sizes_of(s, (size_t)spec_layer_experts(spec, (int64_t)layer));
+            add_layer(arena->layers[layer], &arena->space, spec, &sizes, real_bytes, shared_at);
+        }
     }
+    arena->bytes = arena->space.kept + arena->space.shared;
 #define ONCE_SLOT(name, unit, elements, present)                                                                                           \
     arena->once[ONCE_##name] = (present) ? take(&arena->bytes, bytes_of(unit, elements, real_bytes)) : ARENA_ABSENT;
 #include "schema/shape/slots.inc"

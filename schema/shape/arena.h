@@ -46,15 +46,29 @@ enum dispatch_slot {
     DISPATCH_SLOTS
 };
 
-// Bytes of a layer's buffers, each beginning on a multiple of 64: all of them, those that full recomputation keeps, those that selective
-// recomputation makes again.
-struct layer_bytes { size_t whole, input, cheap; };
-struct layer_bytes layer_bytes(const struct model_sizes *sizes, size_t real_bytes);
+// ---- recomputation ----
+
+// Full recomputation makes chunks of layers anew in backward, each from its first layer's input: the chunk of a layer, CHUNK_NONE where all
+// that backward needs is kept. All chunks share one place. The last one is still there when backward begins: it is not made again.
+enum { CHUNK_NONE = -1 };
+int64_t recompute_chunk(const struct spec *spec, int64_t layer);
+// Whether the layer's forward pass runs twice, and whether it is the chunk's last: then only up to what backward needs.
+bool recompute_repeats(const struct spec *spec, int64_t layer, bool *last);
+
+// Bytes of layers: what is kept of each, and the place they share, where recomputation makes the rest anew. Zero before the first layer.
+struct layers_space {
+    size_t kept, shared;            // so far
+    size_t used;                    // of the shared place, by this chunk
+    int64_t count, chunk;           // layers so far, and the chunk of the last
+};
+// Adds the next layer of a stage; sizes: its own.
+void layers_space_add(struct layers_space *space, const struct spec *spec, const struct model_sizes *sizes, size_t real_bytes);
 
 enum { ARENA_ABSENT = -1 };
 
 struct arena {
     size_t bytes, dispatch_bytes;   // of both arenas
+    struct layers_space space;      // of all layers; the shared place lies behind what is kept
     int64_t (*layers)[LAYER_SLOTS]; // offset of each layer's buffers; ARENA_ABSENT: the layer has none
     int64_t once[ONCE_SLOTS];
     int64_t dispatch[DISPATCH_SLOTS]; // in the arena of the exchange

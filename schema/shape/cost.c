@@ -1,5 +1,6 @@
 // FLOPs, tokens, and bytes of each collective a step.
 #include "schema/shape/cost.h"
+#include "schema/shape/arena.h"
 
 int64_t tokens_per_step(const struct spec *spec)
 {
@@ -56,6 +57,18 @@ static int64_t moe_layers_on(const struct spec *spec, const struct layout *layou
     return count;
 }
 
+// Bytes a micro batch that recomputed layers exchange once more: the rows' way there, and the way back where the layer's output is needed.
+static int64_t repeated_exchanges(const struct spec *spec, int64_t rows, int64_t probabilities)
+{
+    int64_t bytes = 0;
+    for (int64_t layer = 0; layer < spec->model.layers; layer++) {
+        bool last;
+        if (spec_layer_experts(spec, layer) > 0 && recompute_repeats(spec, layer, &last))
+            bytes += rows * (last ? 1 : 2) + probabilities;
+    }
+    return bytes;
+}
+
 void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct layout *layout)
 {
     struct dims n = dims_of(spec);
@@ -77,5 +90,6 @@ void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct
     int64_t probability = spec->model.moe.router_dtype == ROUTER_BF16 ? 2 : 4;
     cost->alltoall_rows = 4 * tokens * n.K * n.C * real * times;
     cost->alltoall_probabilities = 2 * tokens * n.K * probability * times;
-    cost->alltoall_total = cost->alltoall_rows + cost->alltoall_probabilities;
+    cost->alltoall_recompute = repeated_exchanges(spec, tokens * n.K * n.C * real, tokens * n.K * probability) * micro_batches(spec);
+    cost->alltoall_total = cost->alltoall_rows + cost->alltoall_probabilities + cost->alltoall_recompute;
 }

@@ -28,7 +28,8 @@ void memory_cost(struct memory_cost *cost, const struct spec *spec, const struct
 struct volume_cost {
     int64_t alltoall_rows;          // tokens: forward dispatch + combine, backward of both
     int64_t alltoall_probabilities; // the routing weights that travel with the rows, forward and backward
-    int64_t alltoall_total;         // over all layers and micro batches of a step: rows + probabilities
+    int64_t alltoall_recompute;     // both, where full recomputation runs a layer's forward pass again
+    int64_t alltoall_total;         // over all layers and micro batches of a step
     int64_t gradient_reduce;        // gradients that are summed over ranks: dense over DP·CP, experts over expert DP
 };
 void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct layout *layout);

@@ -115,30 +115,17 @@ static void in_flight(const struct spec *spec, const struct layout *layout, int6
     *passes = alive < count * *chunks ? alive : count * *chunks;
 }
 
-// What recomputation keeps of a stage's layers for one micro batch, and the most that one backward step needs beside it.
-static void kept_bytes(const struct model_sizes *sizes, const struct spec *spec, const struct layout *layout, int64_t stage, int64_t *kept,
-    int64_t *working)
+// What recomputation keeps of a stage's layers for one micro batch, and the place that they share.
+static struct layers_space stage_layers(const struct model_sizes *sizes, const struct spec *spec, const struct layout *layout, int64_t stage)
 {
-    const struct spec_recompute_keys *recompute = &spec->training.recompute;
-    bool full = recompute->granularity == RECOMPUTE_FULL, selective = recompute->granularity == RECOMPUTE_SELECTIVE;
-    bool uniform = full && recompute->method == RECOMPUTE_UNIFORM;
-    int64_t span = full && recompute->layers > 0 ? recompute->layers : 1, index = 0, chunk = 0;
-    *kept = *working = 0;
+    struct layers_space space = {0};
     for (int64_t layer = 0; layer < spec->model.layers; layer++) {
         if (layer_stage(spec, layout, layer) != stage)
             continue;
         struct model_sizes own = model_sizes_of(sizes, (size_t)spec_layer_experts(spec, layer));
-        struct layer_bytes bytes = layer_bytes(&own, real_bytes(spec));
-        int64_t whole = (int64_t)bytes.whole, again = selective ? (int64_t)bytes.cheap : full && (uniform || index < span) ? whole : 0;
-        if (!full)
-            *kept += whole - again;
-        else
-            *kept += !again ? whole : !uniform || index % span == 0 ? (int64_t)bytes.input : 0;
-        chunk = uniform && index % span != 0 ? chunk + again : again; // layers that are made anew together
-        if (chunk > *working)
-            *working = chunk;
-        index++;
+        layers_space_add(&space, spec, &own, real_bytes(spec));
     }
+    return space;
 }
 
 // Where the sums over ranks are made: the parts of one slice.
@@ -157,10 +144,10 @@ static int64_t reduce_bytes(const struct spec *spec, const struct layout *layout
 
 static int64_t activation_bytes(const struct model_sizes *s, const struct spec *spec, const struct layout *layout, int64_t stage)
 {
-    int64_t kept, working, passes, chunks;
-    kept_bytes(s, spec, layout, stage, &kept, &working);
+    int64_t passes, chunks;
+    struct layers_space space = stage_layers(s, spec, layout, stage);
     in_flight(spec, layout, stage, &passes, &chunks);
-    return shared_out(kept * passes, chunks) + working + (int64_t)once_bytes(s, real_bytes(spec)) + reduce_bytes(spec, layout, stage);
+    return shared_out((int64_t)space.kept * passes, chunks) + (int64_t)space.shared + (int64_t)once_bytes(s, real_bytes(spec)) + reduce_bytes(spec, layout, stage);
 }
 
 // fp32 weights and both moments of all that the rank writes: the first rank's, which writes most. (Extra state is a few numbers an expert.)

@@ -123,7 +123,7 @@ struct json *plan_to_json(const struct plan *plan, const struct spec *spec)
     js_set(object, "bubble", js_real(plan->bubble));
     js_set(object, "memory", memory_to_json(&plan->memory));
     js_set(object, "alltoall_bytes_per_step", js_integer(v->alltoall_total));
-    js_set(object, "volume", MEMBERS({"alltoall_rows", v->alltoall_rows}, {"alltoall_probabilities", v->alltoall_probabilities},
+    js_set(object, "volume", MEMBERS({"alltoall_rows", v->alltoall_rows}, {"alltoall_probabilities", v->alltoall_probabilities}, {"alltoall_passes", v->alltoall_rows + v->alltoall_probabilities}, {"alltoall_recompute", v->alltoall_recompute},
         {"alltoall_total", v->alltoall_total}, {"gradient_reduce", v->gradient_reduce}));
     js_set(object, "learning_rate", rates_to_json(spec));
     return object;

@@ -204,6 +204,10 @@ static void check_resources(struct check *check)
         check_at(check, "resources.gpus_per_node", true, "the GPUs are not used by this `resources.device`");
     if (rule_reads(check, "slurm", "executor", NULL) && spec->slurm.present && spec->executor != EXECUTOR_SLURM)
         check_at(check, "slurm", true, "the keys of `slurm` are not used by this `executor`");
+    static const char *const only_full[] = {"training.recompute.method", "training.recompute.layers"};
+    for (size_t i = 0; i < sizeof only_full / sizeof *only_full && rule_reads(check, "training.recompute.granularity", NULL); i++)
+        if (rule_written(check, only_full[i]) && spec->training.recompute.granularity != RECOMPUTE_FULL)
+            check_at(check, only_full[i], true, "`%s` is used by `granularity: full` only", only_full[i]);
     if (rule_reads(check, "training.recompute.layers", "training.recompute.granularity", "model.layers", NULL) &&
         spec->training.recompute.granularity == RECOMPUTE_FULL && spec->training.recompute.layers > spec->model.layers)
         check_at(check, "training.recompute.layers", false, "`training.recompute.layers` %" PRId64 " is more than `model.layers` %" PRId64,

@@ -26,7 +26,7 @@ struct side { // one way of running: all ranks together, or one alone
 };
 
 static struct comm *world;
-static int64_t experts;
+static int64_t experts, together_size; // the size of the expert-parallel group
 
 #define REQUIRE(what, ...)                                                                \
     do {                                                                                  \
@@ -44,11 +44,34 @@ static void *no_view(void *at)
     return NULL;
 }
 
+// Everything that a layer can have beside its experts, and a second layer with fewer of them.
+static void every_shape(struct spec *spec)
+{
+    static int64_t layers[TINY_LAYERS];
+    layers[0] = experts;
+    layers[1] = experts > together_size ? experts / 2 : experts; // both sides have the same, so it is what can be spread
+    spec->model.norm = NORM_LAYERNORM;
+    spec->model.activation = ACTIVATION_GELU;
+    spec->model.bias = true;
+    spec->model.moe.experts_per_layer = (struct spec_integers){layers, TINY_LAYERS};
+    spec->model.moe.shared_expert_size = 7;
+    spec->model.moe.shared_expert_gate = true;
+    spec->model.moe.residual = true;
+}
+
+static void every_shape_recomputed(struct spec *spec)
+{
+    every_shape(spec);
+    spec->training.recompute = (struct spec_recompute_keys){RECOMPUTE_FULL, RECOMPUTE_UNIFORM, 1};
+}
+
+static void (*change)(struct spec *); // what the models of this case are
+
 static void side_init(struct side *side, struct comm *ranks, int64_t expert_parallel, const struct device *device)
 {
     struct error err = {{0}};
     tiny_spec(&side->spec, &(struct tiny){.experts = experts, .top_k = TOP_K, .balance = 0.05, .grouped_gemm = true,
-        .micro_batch = SEQUENCES, .ranks = ranks->size, .expert_parallel = expert_parallel});
+        .micro_batch = SEQUENCES, .ranks = ranks->size, .expert_parallel = expert_parallel, .change = change});
     side->spec.training.global_batch_size = SEQUENCES_A_STEP;
     side->spec.training.precision = device->format == FORMAT_BF16 ? PRECISION_BF16 : device->format == FORMAT_FP16 ? PRECISION_FP16 : PRECISION_FP32;
     REQUIRE(parallel_init(&side->parallel, &side->spec, ranks, &err) == 0, "%s", err.text);
@@ -214,8 +237,11 @@ static void bytes_exchanged(int64_t expert_parallel, const struct device *device
     struct side side;
     side_init(&side, world, expert_parallel, device);
     gradients(&side, 0);
-    int64_t T = SEQUENCES * TINY_SEQUENCE, micro_batches = SEQUENCES_A_STEP / SEQUENCES, row = TINY_HIDDEN * (int64_t)device->weight_bytes;
-    int64_t wanted = micro_batches * TINY_LAYERS * T * TOP_K * (4 * row + 2 * (int64_t)device->real_bytes);
+    int64_t T = SEQUENCES * TINY_SEQUENCE, micro_batches = SEQUENCES_A_STEP / SEQUENCES;
+    int64_t rows = T * TOP_K * TINY_HIDDEN * (int64_t)device->weight_bytes, probabilities = T * TOP_K * (int64_t)device->real_bytes; // of one exchange
+    int64_t wanted = micro_batches * TINY_LAYERS * (4 * rows + 2 * probabilities);
+    if (side.spec.training.recompute.granularity == RECOMPUTE_FULL) // the way there again, in every layer but the last
+        wanted += micro_batches * (TINY_LAYERS - 1) * (rows + probabilities);
     struct volume_cost cost;
     volume_cost(&cost, &side.spec, &side.parallel.layout);
     REQUIRE(cost.alltoall_total * world->size == wanted, "planned %" PRId64 " bytes a rank", cost.alltoall_total);
@@ -227,10 +253,39 @@ static void bytes_exchanged(int64_t expert_parallel, const struct device *device
     side_release(&side);
 }
 
+static void same_bits(const void *a, const void *b, size_t count, const struct device *device)
+{
+    void *copies[2] = {allocate(count, device->real_bytes), allocate(count, device->real_bytes)};
+    device->memory->read_back(copies[0], a, count * device->real_bytes);
+    device->memory->read_back(copies[1], b, count * device->real_bytes);
+    REQUIRE(memcmp(copies[0], copies[1], count * device->real_bytes) == 0, "recomputation changes gradients");
+    free(copies[0]);
+    free(copies[1]);
+}
+
+// The exchange is repeated, and every bit comes out as before.
+static void recomputed_is_kept(int64_t expert_parallel, const struct device *device)
+{
+    struct side kept, again;
+    change = every_shape;
+    side_init(&kept, world, expert_parallel, device);
+    change = every_shape_recomputed;
+    side_init(&again, world, expert_parallel, device);
+    struct outcome a = gradients(&kept, 0), b = gradients(&again, 0);
+    REQUIRE(memcmp(&a, &b, sizeof a) == 0, "recomputation changes the step: loss %.9g and %.9g", a.loss, b.loss);
+    same_bits(kept.model->dense.gradients, again.model->dense.gradients, kept.model->dense.count, device);
+    same_bits(kept.model->experts.gradients, again.model->experts.gradients, kept.model->experts.count, device);
+    as_planned(&again);
+    side_release(&kept);
+    side_release(&again);
+    bytes_exchanged(expert_parallel, device);
+}
+
 int main(int argc, char **argv)
 {
     int64_t expert_parallel = argc > 2 ? strtol(argv[1], NULL, 10) : 0;
     experts = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
+    together_size = expert_parallel;
     world = comm_world();
     REQUIRE(expert_parallel > 1 && world->size >= expert_parallel, "started with %" PRId64 " ranks", world->size);
     REQUIRE(experts >= expert_parallel && experts <= EXPERTS_MAX, "started with %" PRId64 " experts", experts);
@@ -244,6 +299,9 @@ int main(int argc, char **argv)
     eight_steps(expert_parallel, &device);
     a_rank_without_rows(expert_parallel, &device);
     bytes_exchanged(expert_parallel, &device);
+    change = every_shape;
+    eight_steps(expert_parallel, &device);
+    recomputed_is_kept(expert_parallel, &device);
     if (world->rank == 0)
         printf("%" PRId64 " ranks, expert parallel %" PRId64 ": as one rank\n", world->size, expert_parallel);
     comm_finish(world);

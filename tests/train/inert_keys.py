@@ -15,6 +15,7 @@ BASE = {
     "checkpoint": {"interval": 3},
 }
 OVER_RANKS = {"resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}
+RECOMPUTED = {**OVER_RANKS, "training": {"recompute": {"granularity": "full"}}}
 
 # What a run trains with: another value changes what the worker records.
 BITS = {
@@ -24,6 +25,9 @@ BITS = {
     "model.moe.experts": 8, "model.moe.top_k": 3, "model.moe.expert_ffn_hidden_size": 64, "model.moe.pre_softmax": True,
     "model.moe.layer_frequency": 2,
     "model.moe.losses": [{"type": "aux_loss", "coefficient": 0.5}], "model.moe.per_layer_metrics": False,
+    "model.norm": "layernorm", "model.activation": "gelu", "model.moe.shared_expert_size": 32, "model.moe.shared_expert_gate": True,
+    "model.moe.residual": True, "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1],
+    "training.recompute.granularity": "full", "training.recompute.method": "block", "training.recompute.layers": 2, # bits stay: bytes are exchanged again
     "training.iterations": 7, "training.micro_batch_size": 1, "training.global_batch_size": 4, "training.seed": 77,
     "training.optimizer.beta1": 0.5, "training.optimizer.beta2": 0.5, "training.optimizer.eps": 1e-2, "training.optimizer.weight_decay": 0.5,
     "training.optimizer.clip_grad": 0.1,
@@ -52,8 +56,8 @@ OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), 
          "integer": lambda p: max(p.get("minimum", 1), 2), "number": lambda p: 0.5, "string": lambda p: "word", "array": lambda p: ["/a:/a"]}
 SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep": {"grid": {"training.seed": [1, 2]}}, "stages": {"a": {"kind": "check"}},
            "retry": {"limit": 1}, "preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
-           "slurm.grace": "30s", "hf-jobs.timeout": "1h", "resources.memory": "1GiB", "environment.modules": ["cuda"], "training.recompute.layers": 2,
-           "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1], "image.base": "docker://a/b:1.2",
+           "slurm.grace": "30s", "hf-jobs.timeout": "1h", "resources.memory": "1GiB", "environment.modules": ["cuda"],
+           "image.base": "docker://a/b:1.2",
            "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}
 
 # Keys that a rule ties to others: set together with these.
@@ -63,7 +67,6 @@ WITH = {
     "model.moe.expert_bias": {"model": {"moe": {"score_function": "sigmoid"}}}, "model.moe.num_groups": {"model": {"moe": {"group_topk": 1}}},
     "model.moe.group_topk": {"model": {"moe": {"num_groups": 2}}}, "model.moe.pad_to_capacity": {"model": {"moe": {"capacity_factor": 1.5}}},
     "data.tokenizer": {"data": {"prefix": None, "text": "/etc/hostname"}},
-    "model.moe.shared_expert_gate": {"model": {"moe": {"shared_expert_size": 32}}},
     "parallelism.tensor": {"parallelism": {"sequence": True}, "resources": {"ranks_per_node": 4}},
     "parallelism.pipeline": {"resources": {"ranks_per_node": 4}}, "parallelism.context": {"resources": {"ranks_per_node": 2}},
     "parallelism.expert_tensor": {"parallelism": {"tensor": 2, "sequence": True}, "resources": {"ranks_per_node": 4}},
@@ -152,7 +155,9 @@ with Bench() as bench:
     HALF = {"training": {"precision": "fp16"}}
     BEFORE = {**{f"training.loss_scale.{key}": HALF for key in ("initial", "minimum", "hysteresis")},
               "training.loss_scale.window": {"training": {"precision": "fp16", "loss_scale": {"initial": 1024}}},
-              **{f"training.rampup_batch_size.{key}": ramp for key in ("start", "increment", "samples")}, "model.ffn_hidden_size": {"model": {"moe": None}}, "model.hidden_size": {"model": {"head_dim": 16}}, "parallelism.expert": OVER_RANKS}
+              **{f"training.rampup_batch_size.{key}": ramp for key in ("start", "increment", "samples")}, "model.ffn_hidden_size": {"model": {"moe": None}}, "model.hidden_size": {"model": {"head_dim": 16}}, "parallelism.expert": OVER_RANKS,
+              "model.moe.shared_expert_gate": {"model": {"moe": {"shared_expert_size": 32}}},
+              "training.recompute.granularity": OVER_RANKS, "training.recompute.method": RECOMPUTED, "training.recompute.layers": RECOMPUTED}
     plain = outcome("base")
     cache = bench.root / "cache"
     for key, value in BITS.items():

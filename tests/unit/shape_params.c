@@ -252,6 +252,7 @@ static const struct { enum param_kind kind; bool decays; } decay_of[] = {
     {PARAM_ROUTER, true}, {PARAM_EXPERT_GATE, true}, {PARAM_EXPERT_UP, true}, {PARAM_EXPERT_DOWN, true},
     {PARAM_SHARED_GATE, true}, {PARAM_SHARED_UP, true}, {PARAM_SHARED_DOWN, true}, {PARAM_SHARED_ROUTER, true},
     {PARAM_RESIDUAL_GATE, true}, {PARAM_RESIDUAL_UP, true}, {PARAM_RESIDUAL_DOWN, true}, {PARAM_RESIDUAL_COEFFICIENT, true},
+    {PARAM_RESIDUAL_GATE_BIAS, false}, {PARAM_RESIDUAL_UP_BIAS, false}, {PARAM_RESIDUAL_DOWN_BIAS, false}, {PARAM_RESIDUAL_COEFFICIENT_BIAS, false},
     {PARAM_ATTENTION_NORM, false}, {PARAM_MLP_NORM, false}, {PARAM_FINAL_NORM, false}, {PARAM_Q_NORM, false}, {PARAM_K_NORM, false},
     {PARAM_ATTENTION_NORM_BIAS, false}, {PARAM_MLP_NORM_BIAS, false}, {PARAM_FINAL_NORM_BIAS, false},
     {PARAM_Q_BIAS, false}, {PARAM_K_BIAS, false}, {PARAM_V_BIAS, false}, {PARAM_O_BIAS, false},

@@ -182,13 +182,12 @@ static void test_unrunnable_keys(void **state)
 {
     (void)state;
     static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x", "environment.modules=[a]",
-        "model.norm=layernorm", "model.activation=gelu", "training.recompute.granularity=full",
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "resources.nodes=2",
         "resources.device=cuda", "resources.memory=1GB", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",
         "model.moe={experts: 4, dispatcher: flex}", "model.moe={experts: 4, score_function: sigmoid}",
         "model.moe={experts: 4, losses: [{type: z_loss, coefficient: 1}]}", "model.moe={experts: 4, capacity_factor: 1.5}",
-        "model.moe={experts_per_layer: [4, 2]}", "model.moe={experts: 4, layers: [1]}", "model.moe={experts: 4, routing: expert_choice}",
+        "model.moe={experts: 4, routing: expert_choice}",
         "training.gpu_sniff_test_interval=20", "data.tokenize.tasks=100", "data.tokenize.sampling_rate=7.4%",
         "data.tokenize.document_limit=1000", "data.tokenize.cpus_per_task=12", "data.tokenize.memory_per_task=24GB",
         "image.base=docker://a/b:1.2", "preflight.image=d.sqsh",
@@ -213,7 +212,9 @@ static void test_unrunnable_keys(void **state)
             assert_true(strncmp(err.text, key, strlen(key)) == 0);
         spec_file_release(&file);
     }
-    static const char *const taken[] = {"training.precision=bf16", "training.precision=fp16", "resources.device=reference", "training.deterministic=true", "training.learning_rate.schedule=constant",
+    static const char *const taken[] = {"training.precision=bf16", "training.precision=fp16", "model.norm=layernorm", "model.activation=gelu", "model.moe={experts: 4, shared_expert_size: 8, residual: true}",
+        "training.recompute={granularity: full, method: block}", "model.moe={experts_per_layer: [4, 2]}", "model.moe={experts: 4, layers: [1]}",
+        "resources.device=reference", "training.deterministic=true", "training.learning_rate.schedule=constant",
         "training.learning_rate.schedule=cosine", "training.learning_rate.schedule=linear", "training.learning_rate.schedule=inverse_square_root",
         "training.learning_rate.expert_peak=1e-3", "training.rampup_batch_size={start: 2, increment: 2, samples: 100}",
         "model.moe={experts: 4, pre_softmax: true, grouped_gemm: true, per_layer_metrics: true}", "model.from={path: /ck}", "checkpoint.interval=5",

@@ -309,6 +309,17 @@ static void test_rented_machines(void **state)
     spec_file_release(&file);
 }
 
+static void test_recompute_without_layers(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    const char *sets[] = {"training.recompute={granularity: selective, method: block, layers: 2}", NULL};
+    load_good(&file, GOOD_SPEC, sets);
+    assert_non_null(strstr(file.warnings.at, "`training.recompute.method` is used by `granularity: full` only"));
+    assert_non_null(strstr(file.warnings.at, "`training.recompute.layers` is used by `granularity: full` only"));
+    spec_file_release(&file);
+}
+
 static void test_sound_parts(void **state)
 {
     (void)state;
@@ -374,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_chosen_runs),
         cmocka_unit_test(test_aliases),
+        cmocka_unit_test(test_recompute_without_layers),
         cmocka_unit_test(test_warnings_of_absent_inputs),
         cmocka_unit_test(test_rented_machines),
         cmocka_unit_test(test_sound_parts),

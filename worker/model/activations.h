@@ -31,6 +31,7 @@ struct activations {
     bool training;                  // the last forward kept what backward needs
     bool dropping;                  // the last forward was a training one
     uint64_t first_token;           // of the micro batch, in the order of the run
+    bool again;                     // a training forward that only makes anew what was not kept: same bits, nothing counted
     double gradient_factor;
     void *dout;                     // the gradient of what an mlp block adds: dx, or dbranch where it was dropped
 };

@@ -35,6 +35,12 @@ static void normalise_queries_and_keys_backward(struct model *model, size_t laye
         l->k_rstd, s->T, s->Q, s->A, s->k_pieces, s->G * s->D / s->k_pieces);
 }
 
+void attention_block_refresh(struct model *model, size_t layer)
+{
+    struct layer_activations *l = &model->activations->layers[layer];
+    norm_forward(model, PARAM_ATTENTION_NORM, (int64_t)layer, l->normed_attention, l->mean_attention, l->rstd_attention, l->x);
+}
+
 void attention_block_forward(struct model *model, size_t layer)
 {
     const struct device_ops *ops = model->device->ops;

@@ -30,11 +30,20 @@ void attention_block_forward(struct model *model, size_t layer);
 void attention_block_backward(struct model *model, size_t layer);
 
 // out(T,C) = x_mid + ffn(norm(x_mid)). Backward: dx, the gradient of out, becomes the gradient of x_mid.
+// out NULL: only what backward needs.
 void mlp_block_forward(struct model *model, size_t layer, void *out);
 void mlp_block_backward(struct model *model, size_t layer);
 
-// Experts over normed_mlp, with all that stands beside them. Forward writes out = residual + moe (residual NULL: moe alone); backward writes
-// activations->dnormed from activations->dout.
+// Recomputation, before a layer's backward: makes anew what its forward did not keep.
+void recompute(struct model *model, size_t layer);
+// Selective recomputation: the CHEAP buffers of schema/shape/slots.inc, from those that are kept.
+void attention_block_refresh(struct model *model, size_t layer);
+void mlp_block_refresh(struct model *model, size_t layer);
+void moe_refresh(struct model *model, size_t layer);
+void branches_refresh(struct model *model, size_t layer);
+
+// Experts over normed_mlp, with all that stands beside them. Forward writes out = residual + moe (residual NULL: moe alone; out NULL: only
+// what backward needs); backward writes activations->dnormed from activations->dout.
 void moe_forward(struct model *model, size_t layer, void *out, const void *residual);
 void moe_backward(struct model *model, size_t layer);
 
@@ -58,7 +67,7 @@ struct ffn {
     void *gate_up, *act;
     void *scale;            // (T): factors of the whole output, biases included; NULL: 1
 };
-// out(T,C) = scale · ffn(normed_mlp).
+// out(T,C) = scale · ffn(normed_mlp); NULL: only what backward needs.
 void ffn_forward(struct model *model, size_t layer, const struct ffn *ffn, void *out);
 // out(T,C) = the gradient of normed_mlp, from activations->dout; dscale(T) if scale; dgate_up and dact are room to work in.
 void ffn_backward(struct model *model, size_t layer, const struct ffn *ffn, void *out, void *dscale, void *dgate_up, void *dact);
@@ -68,6 +77,7 @@ void ffn_backward(struct model *model, size_t layer, const struct ffn *ffn, void
 // The weights of the chosen experts (T,K) as they are sent: probs, times the experts' share.
 const void *branches_probs(struct model *model, size_t layer);
 // residual(T,C) + what the branches give; residual where there are none. NULL counts as zeros.
+void branches_again(struct model *model, size_t layer); // only what backward needs
 const void *branches_forward(struct model *model, size_t layer, const void *residual);
 // exchange.dprobs, the gradient of what was sent, becomes that of probs.
 void branches_probs_backward(struct model *model, size_t layer);

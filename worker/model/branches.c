@@ -39,31 +39,62 @@ const void *branches_probs(struct model *model, size_t layer)
     return x->dprobs;
 }
 
+static void shared_forward(struct model *model, size_t layer, void *out)
+{
+    const struct device_ops *ops = model->device->ops;
+    struct layer_activations *l = &model->activations->layers[layer];
+    const struct model_sizes *s = &l->sizes;
+    struct ffn shared = shared_expert(model, layer);
+    if (s->shared_gate) {
+        ops->linear_forward(l->shared_gate, l->normed_mlp, layer_weight(model, PARAM_SHARED_ROUTER, layer), s->T, 1, s->C);
+        ops->sigmoid_forward(l->shared_gate, l->shared_gate, s->T);
+    }
+    ffn_forward(model, layer, &shared, out);
+}
+
+static void branch_forward(struct model *model, size_t layer, void *out)
+{
+    struct ffn branch = dense_branch(model, layer);
+    ffn_forward(model, layer, &branch, out);
+}
+
 const void *branches_forward(struct model *model, size_t layer, const void *residual)
 {
     const struct device_ops *ops = model->device->ops;
     struct activations *a = model->activations;
-    struct layer_activations *l = &a->layers[layer];
-    const struct model_sizes *s = &l->sizes;
+    const struct model_sizes *s = &a->layers[layer].sizes;
     if (s->Z) {
-        struct ffn shared = shared_expert(model, layer);
-        if (s->shared_gate) {
-            ops->linear_forward(l->shared_gate, l->normed_mlp, layer_weight(model, PARAM_SHARED_ROUTER, layer), s->T, 1, s->C);
-            ops->sigmoid_forward(l->shared_gate, l->shared_gate, s->T);
-        }
-        ffn_forward(model, layer, &shared, a->branch);
+        shared_forward(model, layer, a->branch);
         if (residual)
             ops->add(a->branch, a->branch, residual, s->T * s->C);
         residual = a->branch;
     }
     if (s->Y) {
-        struct ffn branch = dense_branch(model, layer);
-        ffn_forward(model, layer, &branch, a->exchange.drouter); // free in the forward pass
+        branch_forward(model, layer, a->exchange.drouter); // free in the forward pass
         if (residual)
             ops->add(a->branch, a->exchange.drouter, residual, s->T * s->C);
         residual = residual ? a->branch : a->exchange.drouter;
     }
     return residual;
+}
+
+void branches_again(struct model *model, size_t layer)
+{
+    const struct model_sizes *s = &model->activations->layers[layer].sizes;
+    if (s->Z)
+        shared_forward(model, layer, NULL);
+    if (s->Y)
+        branch_forward(model, layer, NULL);
+}
+
+void branches_refresh(struct model *model, size_t layer)
+{
+    struct layer_activations *l = &model->activations->layers[layer];
+    const struct model_sizes *s = &l->sizes;
+    if (s->Z)
+        activation_forward(model, l->shared_act, l->shared_gate_up, l->shared_gate, s->T, s->Z);
+    if (s->Y)
+        activation_forward(model, l->branch_act, l->branch_gate_up, l->mix_branch, s->T, s->Y);
 }
 
 void branches_probs_backward(struct model *model, size_t layer)

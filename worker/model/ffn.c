@@ -38,6 +38,8 @@ void ffn_forward(struct model *model, size_t layer, const struct ffn *ffn, void 
     if (ffn->biased)
         ops->bias_add(ffn->gate_up, layer_weight(model, ffn->first_bias, layer), s->T, rows);
     activation_forward(model, ffn->act, ffn->gate_up, ffn->scale, s->T, F);
+    if (!out)
+        return;
     ops->linear_forward(out, ffn->act, layer_weight(model, ffn->down, layer), s->T, s->C, F);
     if (ffn->biased && ffn->scale)
         ops->weighted_bias_add(out, layer_weight(model, ffn->down_bias, layer), ffn->scale, &(int64_t){(int64_t)s->T}, 1, s->C);
@@ -77,6 +79,16 @@ static struct ffn own_ffn(const struct model *model, size_t layer)
         .gate_up = l->gate_up, .act = l->act};
 }
 
+void mlp_block_refresh(struct model *model, size_t layer)
+{
+    struct layer_activations *l = &model->activations->layers[layer];
+    norm_forward(model, PARAM_MLP_NORM, (int64_t)layer, l->normed_mlp, l->mean_mlp, l->rstd_mlp, l->x_mid);
+    if (layer_is_moe(model->spec, layer))
+        moe_refresh(model, layer);
+    else
+        activation_forward(model, l->act, l->gate_up, NULL, l->sizes.T, l->sizes.F);
+}
+
 void mlp_block_forward(struct model *model, size_t layer, void *out)
 {
     struct activations *a = model->activations;
@@ -91,9 +103,11 @@ void mlp_block_forward(struct model *model, size_t layer, void *out)
     void *added = experts ? a->dbranch : a->branch;
     struct ffn ffn = own_ffn(model, layer);
     if (experts)
-        moe_forward(model, layer, added, NULL);
+        moe_forward(model, layer, out ? added : NULL, NULL);
     else
-        ffn_forward(model, layer, &ffn, added);
+        ffn_forward(model, layer, &ffn, out ? added : NULL);
+    if (!out)
+        return;
     hidden_dropout_forward(model, DROPOUT_MLP, layer, added);
     model->device->ops->add(out, added, l->x_mid, a->sizes.T * a->sizes.C);
 }

@@ -27,7 +27,7 @@ static void read_counts(struct model *model, size_t layer, int64_t *counts)
     for (size_t e = 0; e < E; e++)
         counts[e] = read[e];
     free(read);
-    if (!a->training)
+    if (!a->training || a->again)
         return;
     double balance;
     model->device->ops->to_double(&balance, a->balance, 1);
@@ -53,6 +53,13 @@ static void route(struct model *model, size_t layer)
     read_counts(model, layer, counts);
     dispatch_plan(&l->dispatch, model->device, counts);
     free(counts);
+}
+
+void moe_refresh(struct model *model, size_t layer)
+{
+    struct layer_activations *l = &model->activations->layers[layer];
+    activation_forward(model, l->act, l->gate_up, l->expert_probs, l->dispatch.rows, l->sizes.X);
+    branches_refresh(model, layer);
 }
 
 void moe_forward(struct model *model, size_t layer, void *out, const void *residual)
@@ -82,6 +89,10 @@ void moe_forward(struct model *model, size_t layer, void *out, const void *resid
     if (biased)
         ops->grouped_bias_add(l->gate_up, layer_weight(model, first_bias, layer), d->expert_rows, d->local, N);
     activation_forward(model, l->act, l->gate_up, l->expert_probs, d->rows, F);
+    if (!out) {
+        branches_again(model, layer);
+        return;
+    }
     experts_forward(model, d, x->ordered, l->act, PARAM_EXPERT_DOWN, layer, s->C, F);
     if (biased)
         ops->weighted_bias_add(x->ordered, layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), l->expert_probs, d->expert_rows, d->local, s->C);

@@ -58,13 +58,14 @@ double model_forward(struct model *model, const struct micro_batch *batch, bool 
 void model_backward(struct model *model)
 {
     struct activations *a = model->activations;
-    assert(a->training); // and once for each forward: the activations are spent
-    a->training = false;
+    assert(a->training);
 
     loss_backward(model);
     for (size_t layer = a->sizes.layers; layer-- > 0;) {
+        recompute(model, layer);
         mlp_block_backward(model, layer);
         attention_block_backward(model, layer);
     }
     embedding_backward(model);
+    a->training = false; // once for each forward: the activations are spent
 }
