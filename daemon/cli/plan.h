@@ -2,5 +2,7 @@
 #pragma once
 #include "schema/base/json.h"
 
-void plan_show_rates(const struct json *points); // one line: the curve of [step, rate] and its corners
+// One line: the curve of [step, rate] and its corners. name: learning_rate or expert_learning_rate.
+void plan_show_rates(const char *name, const struct json *points);
+void plan_show_ramp(const struct json *stages); // one line: [first step, samples], …; nothing where there is no ramp
 void plan_show(const struct json *runs); // on stdout; runs: an array of plans as `plan --json` prints them

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_ABREAST = 4, CURVE_WIDTH = 48 };
+enum { RUNS_ABREAST = 4, CURVE_WIDTH = 48, STAGES_SHOWN = 6 };
 enum unit { COUNT, BYTES, PERCENT };
 
 static const struct row {
@@ -125,7 +125,7 @@ static double rate_at(const struct json *points, double step)
     return rate;
 }
 
-void plan_show_rates(const struct json *points)
+void plan_show_rates(const char *name, const struct json *points)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     size_t count = js_count(points), highest = 0;
@@ -135,7 +135,7 @@ void plan_show_rates(const struct json *points)
         if (js_real_of(js_at(js_at(points, i), 1), 0) > js_real_of(js_at(js_at(points, highest), 1), 0))
             highest = i;
     double last = js_real_of(js_at(js_at(points, count - 1), 0), 1), peak = js_real_of(js_at(js_at(points, highest), 1), 0);
-    printf("  learning rate  ");
+    printf("  %-15s", strcmp(name, "expert_learning_rate") == 0 ? "expert rate" : "learning rate");
     for (int i = 0; i < CURVE_WIDTH; i++) {
         double part = peak > 0 ? rate_at(points, 1 + (last - 1) * i / (CURVE_WIDTH - 1)) / peak : 0;
         int height = (int)(part * 7 + 0.5);
@@ -147,6 +147,23 @@ void plan_show_rates(const struct json *points)
     if (count > 1)
         printf(", %.4g at %.0f", js_real_of(js_at(js_at(points, count - 1), 1), 0), last);
     printf("\n");
+}
+
+void plan_show_ramp(const struct json *stages)
+{
+    size_t count = js_count(stages);
+    for (size_t i = 0; i < count; i++) {
+        const struct json *stage = js_at(stages, i);
+        long long step = (long long)js_integer_of(js_at(stage, 0), 0), samples = (long long)js_integer_of(js_at(stage, 1), 0);
+        if (i == 0)
+            printf("  batch ramp     %lld samples a step", samples);
+        else if (i < STAGES_SHOWN || i + 1 == count)
+            printf(", %lld from step %lld", samples, step);
+        else if (i == STAGES_SHOWN)
+            printf(", …");
+    }
+    if (count)
+        printf("\n");
 }
 
 // A word as it would have to be typed in a shell.
@@ -184,7 +201,9 @@ static void show_run(const struct json *run)
 {
     printf("\n%s/%s, executor %s\n", js_string_of(js_get(run, "project"), ""), js_string_of(js_get(run, "name"), ""),
         js_string_of(js_get(run, "executor"), ""));
-    plan_show_rates(js_get(run, "learning_rate"));
+    plan_show_rates("learning_rate", js_get(run, "learning_rate"));
+    plan_show_rates("expert_learning_rate", js_get(run, "expert_learning_rate"));
+    plan_show_ramp(js_get(run, "batch_ramp"));
     show_command(run);
     const struct json *image = js_get(run, "image"), *unsupported = js_get(run, "unsupported");
     if (js_kind(image) == JSON_KIND_OBJECT) {

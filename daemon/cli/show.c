@@ -55,8 +55,11 @@ static void print_branch(const char *prefix, const char *name, const struct json
 {
     char *key = *prefix ? string_format("%s.%s", prefix, name) : string_copy(name);
     bool objects = js_kind(value) == JSON_KIND_ARRAY && js_kind(js_at(value, 0)) == JSON_KIND_OBJECT;
-    if (strcmp(key, "learning_rate") == 0 && js_kind(value) == JSON_KIND_ARRAY)
-        plan_show_rates(value);
+    bool rates = strcmp(key, "learning_rate") == 0 || strcmp(key, "expert_learning_rate") == 0;
+    if (rates && js_kind(value) == JSON_KIND_ARRAY)
+        plan_show_rates(key, value);
+    else if (strcmp(key, "batch_ramp") == 0)
+        plan_show_ramp(value);
     else if ((objects || js_kind(value) == JSON_KIND_OBJECT) && depth < TREE_DEPTH)
         print_tree(key, value, depth + 1);
     else if (js_kind(value) != JSON_KIND_NULL && !(js_kind(value) == JSON_KIND_ARRAY && js_count(value) == 0))

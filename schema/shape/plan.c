@@ -61,7 +61,8 @@ size_t plan_rate_iterations(const struct spec *spec, int64_t iterations[PLAN_RAT
     return count;
 }
 
-static struct json *rates_to_json(const struct spec *spec)
+// rate: of the dense parameters, or of the experts.
+static struct json *rates_to_json(const struct spec *spec, double (*rate)(const struct spec *spec, int64_t samples))
 {
     int64_t iterations[PLAN_RATES_MAX];
     size_t count = plan_rate_iterations(spec, iterations);
@@ -69,10 +70,25 @@ static struct json *rates_to_json(const struct spec *spec)
     for (size_t i = 0; i < count; i++) {
         struct json *pair = js_array();
         js_append(pair, js_integer(iterations[i]));
-        js_append(pair, js_real(learning_rate(spec, samples_before(spec, iterations[i]))));
+        js_append(pair, js_real(rate(spec, samples_before(spec, iterations[i]))));
         js_append(rates, pair);
     }
     return rates;
+}
+
+static struct json *ramp_to_json(const struct spec *spec)
+{
+    struct ramp_stage *stages = allocate(SPEC_RAMP_STAGES_MAX + 1, sizeof *stages);
+    size_t count = ramp_stages(spec, stages);
+    struct json *list = js_array();
+    for (size_t i = 0; i < count; i++) {
+        struct json *pair = js_array();
+        js_append(pair, js_integer(stages[i].iteration));
+        js_append(pair, js_integer(stages[i].samples));
+        js_append(list, pair);
+    }
+    free(stages);
+    return list;
 }
 
 // ---- JSON ----
@@ -125,6 +141,10 @@ struct json *plan_to_json(const struct plan *plan, const struct spec *spec)
     js_set(object, "alltoall_bytes_per_step", js_integer(v->alltoall_total));
     js_set(object, "volume", MEMBERS({"alltoall_rows", v->alltoall_rows}, {"alltoall_probabilities", v->alltoall_probabilities}, {"alltoall_passes", v->alltoall_rows + v->alltoall_probabilities}, {"alltoall_recompute", v->alltoall_recompute},
         {"alltoall_total", v->alltoall_total}, {"gradient_reduce", v->gradient_reduce}));
-    js_set(object, "learning_rate", rates_to_json(spec));
+    js_set(object, "learning_rate", rates_to_json(spec, learning_rate));
+    if (spec_is_moe(spec) && spec->training.learning_rate.expert_peak > 0)
+        js_set(object, "expert_learning_rate", rates_to_json(spec, expert_learning_rate));
+    if (spec->training.rampup_batch_size.present)
+        js_set(object, "batch_ramp", ramp_to_json(spec));
     return object;
 }

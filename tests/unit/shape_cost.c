@@ -247,6 +247,21 @@ static void test_json(void **state)
         before = iteration;
     }
     assert_int_equal(before, 120);
+    assert_null(js_get(json, "batch_ramp"));
+    assert_null(js_get(json, "expert_learning_rate"));
+    js_free(json);
+    spec.training.rampup_batch_size = (struct spec_rampup){true, 64, 64, 7 * 640}; // 640 samples a stage: 10 steps, 5, 4 (from 1280, to 2048), …
+    spec.training.learning_rate.expert_peak = 1e-4;
+    json = plan_to_json(&plan, &spec);
+    const struct json *ramp = js_get(json, "batch_ramp"), *experts = js_get(json, "expert_learning_rate");
+    static const int64_t stages[][2] = {{1, 64}, {11, 128}, {16, 192}, {20, 256}, {22, 320}, {24, 384}, {26, 448}, {28, 512}};
+    assert_int_equal(js_count(ramp), 8);
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(js_integer_of(js_at(js_at(ramp, i), 0), 0), stages[i][0]);
+        assert_int_equal(js_integer_of(js_at(js_at(ramp, i), 1), 0), stages[i][1]);
+    }
+    assert_int_equal(js_count(experts), js_count(js_get(json, "learning_rate")));
+    assert_true(js_real_of(js_at(js_at(experts, js_count(experts) - 1), 1), 0) == 1e-4);
     js_free(json);
 }
 
