@@ -2,6 +2,7 @@
 #include "schema/shape/arena.h"
 #include "schema/base/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { ALIGNMENT = 64 };
@@ -24,6 +25,9 @@ void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const 
         .Y = spec->model.moe.residual ? (size_t)d.X / tp : 0, .shared_gate = spec->model.moe.shared_expert_gate,
         .positions = spec->model.position != POSITION_NONE, .documents = spec->data.reset_attention_mask,
         .drops = spec->model.hidden_dropout > 0,
+        .moe = &spec->model.moe, .biased = spec->model.moe.expert_bias,
+        .balanced = spec_moe_coefficient(spec, MOE_LOSS_AUX) != 0 || spec_moe_coefficient(spec, MOE_LOSS_SEQ_AUX) != 0 ||
+            spec_moe_coefficient(spec, MOE_LOSS_GLOBAL_AUX) != 0,
     };
     if (spec->model.qk_norm) {
         bool heads_apart = spec->model.qk_norm_over == QK_NORM_HEAD;
@@ -37,6 +41,39 @@ void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const 
     *sizes = model_sizes_of(&s, (size_t)d.E);
 }
 
+size_t expert_capacity(const struct spec_moe *moe, size_t tokens, size_t experts, bool training)
+{
+    double factor = !training && moe->eval_capacity_factor > 0 ? moe->eval_capacity_factor : moe->capacity_factor;
+    if (factor <= 0 && moe->routing == ROUTING_EXPERT_CHOICE)
+        factor = 1;
+    if (factor <= 0)
+        return 0;
+    double share = (double)((int64_t)tokens * moe->top_k) / (double)experts, capacity = ceil(share * factor);
+    if (capacity < (double)moe->min_capacity)
+        capacity = (double)moe->min_capacity;
+    return capacity < (double)tokens ? (size_t)capacity : tokens;
+}
+
+// How many rows go out and come in. Full experts bound both: by what each rank may send to each expert.
+static void route_sizes(struct model_sizes *s)
+{
+    const struct spec_moe *moe = s->moe;
+    bool experts_choose = moe->routing == ROUTING_EXPERT_CHOICE;
+    size_t capacity = expert_capacity(moe, s->t, s->E, true), later = expert_capacity(moe, s->t, s->E, false), choices = s->t * s->K;
+    s->limited = capacity && !experts_choose;
+    s->J = experts_choose ? s->E : s->K;
+    if (s->routing == ROUTING_WORST && later > capacity)
+        capacity = later;
+    size_t most = capacity * s->E; // of one rank
+    s->N = !capacity ? choices : experts_choose || moe->pad_to_capacity ? most : smaller(choices, most);
+    if (s->routing != ROUTING_WORST)
+        s->R = s->etp * s->N;
+    else if (experts_choose || moe->pad_to_capacity)
+        s->R = s->etp * s->ep * s->local * capacity;
+    else
+        s->R = s->etp * s->ep * smaller(s->t * smaller(s->K, s->local), capacity ? s->local * capacity : SIZE_MAX);
+}
+
 struct model_sizes model_sizes_of(const struct model_sizes *sizes, size_t experts)
 {
     struct model_sizes s = *sizes;
@@ -45,14 +82,15 @@ struct model_sizes model_sizes_of(const struct model_sizes *sizes, size_t expert
     s.exchanged = experts > 0 && s.ep > 1;
     if (!experts)
         s.Z = s.Y = 0;
-    s.R = !experts ? 0 : s.etp * (s.routing == ROUTING_WORST ? s.ep * s.t * smaller(s.K, s.local) : s.t * s.K);
+    else
+        route_sizes(&s);
     return s;
 }
 
 // ---- bytes ----
 
 enum unit { REALS, WIDE, INTS };
-enum recompute { KEPT, INPUT, CHEAP };
+enum recompute { KEPT, INPUT, CHEAP, ALWAYS };
 
 static size_t bytes_of(enum unit unit, size_t elements, size_t real_bytes)
 {
@@ -100,7 +138,7 @@ static bool is_kept(const struct layers_space *space, const struct spec *spec, e
 {
     if (spec->training.recompute.granularity == RECOMPUTE_SELECTIVE)
         return slot != CHEAP;
-    return space->chunk == CHUNK_NONE || (slot == INPUT && opens);
+    return space->chunk == CHUNK_NONE || (slot == INPUT && opens) || slot == ALWAYS;
 }
 
 // The place of a buffer of the layer that began last; the shared place begins at `shared_at`.

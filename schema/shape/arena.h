@@ -14,7 +14,9 @@ struct model_sizes {
     size_t t;                       // tokens that norms, residuals and the router see: fewer than T with sequence parallelism
     bool centred;                   // layer norm: means are kept beside the inverse deviations
     size_t gates;                   // matrices before the activation: 2 (gate, up) with SwiGLU, else 1
-    size_t E, K, local, R, X;       // of a MoE layer: experts, top-k, experts of this rank, rows at most, width; E 0 in a dense layer
+    size_t E, K, local, X;          // of a MoE layer: experts, top-k, experts of this rank, width; E 0 in a dense layer
+    size_t J, N, R;                 // slots of a token (K, or E where experts choose), rows that a rank sends at most, and that reach it
+    bool limited, balanced, biased; // experts may be full; losses of balance pull; a bias for choosing
     size_t Z, Y;                    // of a MoE layer: width of its shared expert and of its dense branch; 0: none
     bool shared_gate;               // the shared expert is weighed by a gate
     size_t layers, loss_rows;
@@ -23,7 +25,11 @@ struct model_sizes {
     bool positions, documents, drops; // tokens have positions; attention ends at documents; hidden values are dropped
     enum arena_routing routing;
     size_t ep, etp;
+    const struct spec_moe *moe;     // lent by the spec
 };
+
+// Tokens that an expert takes of so many that a rank routes in a layer with so many experts; 0: any number. In training, and in validation.
+size_t expert_capacity(const struct spec_moe *moe, size_t tokens, size_t experts, bool training);
 
 // The sizes of the layer with most experts (E 0 in a dense model).
 void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const struct layout *layout, enum arena_routing routing);

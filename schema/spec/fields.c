@@ -233,6 +233,8 @@ const struct field spec_fields[] = {
         .cannot = "limit the capacity of experts", .runs = BIT(DROP_PROBS), .help = "which tokens a full expert drops"},
     {"model.moe.pad_to_capacity", FIELD_BOOLEAN, AT(model.moe.pad_to_capacity), "false", .cannot = "limit the capacity of experts",
         .help = "fill every expert up to its capacity"},
+    {"model.moe.renormalise_after_drop", FIELD_BOOLEAN, AT(model.moe.renormalise_after_drop), "false",
+        .help = "share a token's weights anew among its experts that had room (DeepSpeed); false: a dropped weight is lost (Megatron)"},
     {"model.moe.shared_expert_size", FIELD_INTEGER, AT(model.moe.shared_expert_size), "0", 0, 1 << 22,
         .help = "width of the expert that every token goes to, without biases; 0: none"},
     {"model.moe.shared_expert_gate", FIELD_BOOLEAN, AT(model.moe.shared_expert_gate), "false",

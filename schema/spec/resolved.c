@@ -76,6 +76,23 @@ int64_t spec_moe_layers(const struct spec *spec)
     return count;
 }
 
+bool spec_moe_asks_for(const struct spec *spec, enum spec_moe_loss type)
+{
+    for (size_t i = 0; i < spec->model.moe.losses_count; i++)
+        if (spec->model.moe.losses[i].type == type)
+            return true;
+    return false;
+}
+
+double spec_moe_coefficient(const struct spec *spec, enum spec_moe_loss type)
+{
+    double coefficient = 0;
+    for (size_t i = 0; i < spec->model.moe.losses_count; i++)
+        if (spec->model.moe.losses[i].type == type)
+            coefficient += spec->model.moe.losses[i].coefficient;
+    return coefficient;
+}
+
 int64_t spec_world_size(const struct spec *spec)
 {
     return spec->resources.nodes * spec->resources.ranks_per_node;

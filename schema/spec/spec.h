@@ -76,6 +76,7 @@ struct spec_moe { // present if experts > 0
     int64_t min_capacity;
     enum spec_drop_policy drop_policy;
     bool pad_to_capacity;
+    bool renormalise_after_drop;     // weights are shared anew among the chosen that had room
     int64_t shared_expert_size;      // 0: none
     bool shared_expert_gate;
     bool residual;
@@ -290,5 +291,7 @@ static inline bool spec_is_moe(const struct spec *spec)
 bool spec_fits_source(struct text *why, const struct spec *spec, const struct spec *source, const char *name);
 int64_t spec_layer_experts(const struct spec *spec, int64_t layer); // 0: the layer's FFN is dense
 int64_t spec_moe_layers(const struct spec *spec);         // layers with experts
+bool spec_moe_asks_for(const struct spec *spec, enum spec_moe_loss type);           // whether moe.losses has one
+double spec_moe_coefficient(const struct spec *spec, enum spec_moe_loss type);      // 0 if not
 int64_t spec_world_size(const struct spec *spec);         // ranks: nodes × ranks_per_node
 int64_t spec_data_parallel_size(const struct spec *spec); // world / (TP·PP·CP)

@@ -110,18 +110,22 @@ TIMED(add, ADDS, (void *out, const void *a, const void *b, size_t count), (out, 
 TIMED(scale, ADDS, (void *x, double factor, size_t count), (x, factor, count))
 TIMED(cross_entropy, LOSS, (void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor),
     (losses, logits, targets, T, V, factor))
-TIMED(router_forward, ROUTER,
-    (void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax),
-    (probs, choice, scores, logits, T, E, K, pre_softmax))
+TIMED(router_choose, ROUTER, (int32_t *choice, const void *keys, size_t T, size_t E, size_t K, size_t groups, size_t group_topk),
+    (choice, keys, T, E, K, groups, group_topk))
+TIMED(router_weights, ROUTER,
+    (void *probs, const int32_t *choice, const void *logits, size_t T, size_t E, size_t J, const struct weighing *weighing),
+    (probs, choice, logits, T, E, J, weighing))
+TIMED(router_counts, ROUTER, (int32_t *counts, const int32_t *choice, size_t B, size_t S, size_t E, size_t J), (counts, choice, B, S, E, J))
+TIMED(router_masses, ROUTER, (double *masses, const void *logits, size_t B, size_t S, size_t E, enum score_function function),
+    (masses, logits, B, S, E, function))
 TIMED(router_backward, ROUTER,
-    (void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores, const int32_t *counts,
-        double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax),
-    (dlogits, dprobs, probs, choice, scores, counts, aux_factor, T, E, K, pre_softmax))
-TIMED(router_counts, ROUTER, (int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K),
-    (counts, balance, choice, scores, T, E, K))
+    (void *dlogits, const void *dprobs, const int32_t *choice, const void *logits, const void *pull, double z_pull, size_t B, size_t S,
+        size_t E, size_t J, const struct weighing *weighing),
+    (dlogits, dprobs, choice, logits, pull, z_pull, B, S, E, J, weighing))
 TIMED(permute_plan, ROUTER,
-    (int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E, size_t K),
-    (row_token, row_slot, row_of, choice, counts, T, E, K))
+    (int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E, size_t J,
+        size_t R),
+    (row_token, row_slot, row_of, choice, counts, T, E, J, R))
 TIMED(gather_rows, ROWS, (void *out, const void *in, const int32_t *index, size_t R, size_t C), (out, in, index, R, C))
 TIMED(combine_rows, ROWS,
     (void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C),
@@ -166,9 +170,11 @@ const struct device *timed_device(const struct device *device)
     ops.add = timed_add;
     ops.scale = timed_scale;
     ops.cross_entropy = timed_cross_entropy;
-    ops.router_forward = timed_router_forward;
-    ops.router_backward = timed_router_backward;
+    ops.router_choose = timed_router_choose;
+    ops.router_weights = timed_router_weights;
     ops.router_counts = timed_router_counts;
+    ops.router_masses = timed_router_masses;
+    ops.router_backward = timed_router_backward;
     ops.permute_plan = timed_permute_plan;
     ops.gather_rows = timed_gather_rows;
     ops.combine_rows = timed_combine_rows;

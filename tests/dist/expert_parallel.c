@@ -106,7 +106,12 @@ static struct outcome gradients(struct side *side, int64_t step)
     }
     all_reduce_doubles(side->parallel.dp, &outcome.loss, 1);
     outcome.loss /= (double)ranks;
-    model_statistics_global(side->model, outcome.counts, outcome.balance);
+    struct moe_report report;
+    moe_report_init(&report, &side->spec);
+    model_statistics_global(side->model, &report);
+    memcpy(outcome.counts, report.counts, (size_t)(TINY_LAYERS * experts) * sizeof *report.counts);
+    memcpy(outcome.balance, report.losses[MOE_LOSS_AUX], sizeof outcome.balance);
+    moe_report_release(&report);
     model_reduce_gradients(side->model);
     outcome.norm = model_gradient_norm(side->model, &outcome.zeros);
     return outcome;

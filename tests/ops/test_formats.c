@@ -377,9 +377,9 @@ static void router(const struct device *device)
 {
     enum { T = 37, E = 9, C = 65 };
     const struct device_ops *ops = device->ops;
-    for (enum format arithmetic = FORMAT_FP32; arithmetic < FORMATS; arithmetic++) {
+    for (enum arithmetic arithmetic = ARITHMETIC_FP32; arithmetic <= ARITHMETIC_FP64; arithmetic++) {
         struct operands o = {.T = T, .N = E, .K = C, .groups = 1};
-        operands_init(&o, arithmetic);
+        operands_init(&o, arithmetic == ARITHMETIC_BF16 ? FORMAT_BF16 : FORMAT_FP32);
         for (size_t kind = 0; kind < 3; kind++) {
             double *expected = result(device_reference_f64(), &o, kind, o.x_f, o.dout_f, kind == 2 ? o.weight : o.weight_f);
             void *x = upload(device, o.x, T * C), *dlogits = upload(device, o.dout, T * E), *weight = upload(device, o.weight, E * C);

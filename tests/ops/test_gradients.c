@@ -22,8 +22,8 @@ struct gradient_case {
     double scale;      // of x
 };
 
-static int32_t tokens[MAX], choice[MAX], counts[MAX];
-static double other[MAX], saved[MAX], second[MAX], scores[MAX]; // what a forward keeps for its backward
+static int32_t tokens[MAX], choice[MAX];
+static double other[MAX], saved[MAX], second[MAX]; // what a forward keeps for its backward
 
 static void linear_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
@@ -257,17 +257,31 @@ static void cross_entropy_backward(const struct device_ops *ops, double *dx, con
 }
 
 // y: probs (T,K) and, last, the balance loss. d: T, E, K, pre_softmax.
+// d: sequences, positions, experts, top-k, score function, normalised. y: weights of the chosen, of which some are dropped; masses of each
+// sequence; the sum of squares of logsumexp.
+static struct weighing weighing_of(const size_t *d)
+{
+    return (struct weighing){(enum score_function)d[4], d[5], 2.5};
+}
+
 static void router_forward(const struct device_ops *ops, double *y, double *x, const size_t *d)
 {
-    ops->router_forward(y, choice, scores, x, d[0], d[1], d[2], d[3]);
-    ops->router_counts(counts, y + d[0] * d[2], choice, scores, d[0], d[1], d[2]);
+    size_t T = d[0] * d[1], E = d[2], K = d[3];
+    struct weighing weighing = weighing_of(d);
+    ops->router_choose(choice, x, T, E, K, 0, 0);
+    for (size_t slot = 4; slot < T * K; slot += 5)
+        choice[slot] = -1;
+    ops->router_weights(y, choice, x, T, E, K, &weighing);
+    ops->router_masses(y + T * K, x, d[0], d[1], E, weighing.function);
+    y[T * K + d[0] * E] = ops->router_z(x, T, E);
 }
 
 static void router_backward(const struct device_ops *ops, double *dx, const double *dy, double *x, const size_t *d)
 {
-    double T = (double)d[0], E = (double)d[1], K = (double)d[2];
+    size_t T = d[0] * d[1], E = d[2], K = d[3];
+    struct weighing weighing = weighing_of(d);
     router_forward(ops, other, x, d);
-    ops->router_backward(dx, dy, other, choice, scores, counts, dy[d[0] * d[2]] * E / (K * T * T), d[0], d[1], d[2], d[3]);
+    ops->router_backward(dx, dy, choice, x, dy + T * K, dy[T * K + d[0] * E], d[0], d[1], E, K, &weighing);
 }
 
 // combine's adjoint is gather: y = Σ_j rows[row_of[t,j]], each row used once.
@@ -314,9 +328,13 @@ static const struct gradient_case cases[] = {
     {"mix", mix_forward, mix_backward, 2 * 5, 2 * 5, {5}, 2},
     {"scale_rows", scale_rows_forward, scale_rows_backward, 4 * 3 + 4, 4 * 3, {4, 3}, 1},
     {"cross_entropy", cross_entropy_forward, cross_entropy_backward, 7 * 5, 1, {7, 5}, 2},
-    {"router", router_forward, router_backward, 9 * 6, 9 * 2 + 1, {9, 6, 2, 0}, 2},
-    {"router, pre_softmax", router_forward, router_backward, 9 * 6, 9 * 2 + 1, {9, 6, 2, 1}, 2},
-    {"router, all chosen", router_forward, router_backward, 4 * 3, 4 * 3 + 1, {4, 3, 3, 0}, 1},
+    {"router, softmax", router_forward, router_backward, 9 * 6, 9 * 2 + 3 * 6 + 1, {3, 3, 6, 2, SCORES_SOFTMAX, 0}, 2},
+    {"router, softmax, normalised", router_forward, router_backward, 9 * 6, 9 * 2 + 3 * 6 + 1, {3, 3, 6, 2, SCORES_SOFTMAX, 1}, 2},
+    {"router, sigmoid", router_forward, router_backward, 9 * 6, 9 * 2 + 3 * 6 + 1, {3, 3, 6, 2, SCORES_SIGMOID, 0}, 2},
+    {"router, sigmoid, normalised", router_forward, router_backward, 9 * 6, 9 * 2 + 3 * 6 + 1, {3, 3, 6, 2, SCORES_SIGMOID, 1}, 2},
+    {"router, sqrtsoftplus", router_forward, router_backward, 9 * 6, 9 * 2 + 3 * 6 + 1, {3, 3, 6, 2, SCORES_SQRTSOFTPLUS, 0}, 2},
+    {"router, sqrtsoftplus, normalised", router_forward, router_backward, 9 * 6, 9 * 2 + 3 * 6 + 1, {3, 3, 6, 2, SCORES_SQRTSOFTPLUS, 1}, 2},
+    {"router, all chosen", router_forward, router_backward, 4 * 3, 4 * 3 + 3 + 1, {1, 4, 3, 3, SCORES_SOFTMAX, 1}, 1},
     {"combine_rows", combine_forward, combine_backward, 6 * 2 * 3, 6 * 3, {6, 2, 3}, 1},
 };
 

@@ -83,22 +83,22 @@ static struct json *result_of(struct model *model)
     const struct spec *spec = model->spec;
     size_t layers = (size_t)spec->model.layers;
     int64_t micro_batches = strtoll(word_or("micro_batches", "1"), NULL, 10);
-    int64_t *counts = allocate(layers * (size_t)spec->model.moe.experts, sizeof *counts);
-    double *balance = allocate(layers, sizeof *balance), loss = 0;
+    double loss = 0;
+    struct moe_report report;
     for (int64_t i = 0; i < micro_batches; i++) {
         struct micro_batch *batch = tiny_batch(spec, i * spec->training.micro_batch_size);
         loss += model_forward(model, batch, true, 1 / (double)micro_batches);
         model_backward(model);
         free(batch);
     }
-    model_statistics(model, counts, balance, &micro_batches);
+    moe_report_init(&report, spec);
+    model_statistics(model, &report);
 
     struct json *result = js_object();
     js_set(result, "loss", js_real(loss / (double)micro_batches));
-    js_set(result, "balance", numbers(balance, layers));
+    js_set(result, "balance", numbers(report.losses[MOE_LOSS_AUX], layers));
     js_set(result, "gradients", gradients_of(model));
-    free(counts);
-    free(balance);
+    moe_report_release(&report);
     return result;
 }
 

@@ -79,17 +79,18 @@ static void compare_tensor(const struct model *model, const struct param *param,
 
 static void compare_model(struct model *model, const struct json *golden, double tolerance)
 {
-    int64_t counts[TINY_LAYERS * 16], micro_batches;
-    double balance[TINY_LAYERS];
+    struct moe_report report;
     tiny_values(model, js_real_of(js_get(js_get(golden, "config"), "deviation"), NAN));
     struct micro_batch *batch = tiny_batch(model->spec, 0);
     double loss = model_forward(model, batch, true, 1);
     model_backward(model);
     free(batch);
-    model_statistics(model, counts, balance, &micro_batches);
+    moe_report_init(&report, model->spec);
+    model_statistics(model, &report);
     assert_true(fabs(loss - js_real_of(js_get(golden, "loss"), NAN)) <= tolerance);
     for (size_t layer = 0; layer < TINY_LAYERS; layer++)
-        assert_true(fabs(balance[layer] - js_real_of(js_at(js_get(golden, "balance"), layer), NAN)) <= tolerance);
+        assert_true(fabs(report.losses[MOE_LOSS_AUX][layer] - js_real_of(js_at(js_get(golden, "balance"), layer), NAN)) <= tolerance);
+    moe_report_release(&report);
     const struct json *gradients = js_get(golden, "gradients");
     assert_int_equal(js_count(gradients), model->table.count);
     for (size_t i = 0; i < model->table.count; i++)

@@ -43,18 +43,19 @@ static void tear_down(struct fixture *f)
     comm_finish(f->world);
 }
 
-// Cross-entropy plus the balance losses with their coefficient: what the gradients are the gradient of. Gradients are left as they were.
+// Cross-entropy plus the losses of routing with their coefficients: what the gradients are the gradient of. Gradients are left as they were.
 static double whole_loss(struct fixture *f)
 {
-    int64_t micro_batches, *counts = allocate((size_t)(TINY_LAYERS * f->spec.model.moe.experts), sizeof *counts);
-    double balance[TINY_LAYERS], coefficient = f->spec.model.moe.losses_count ? f->spec.model.moe.losses[0].coefficient : 0;
+    struct moe_report report;
+    moe_report_init(&report, &f->spec);
     model_statistics_reset(f->model);
     double loss = model_forward(f->model, f->batch, true, 1);
-    model_statistics(f->model, counts, balance, &micro_batches);
-    assert_int_equal(micro_batches, 1);
-    for (size_t layer = 0; layer < TINY_LAYERS; layer++)
-        loss += coefficient * balance[layer];
-    free(counts);
+    model_statistics(f->model, &report);
+    assert_int_equal(report.micro_batches, 1);
+    for (enum spec_moe_loss type = MOE_LOSS_AUX; type <= MOE_LOSS_Z; type++)
+        for (size_t layer = 0; layer < TINY_LAYERS; layer++)
+            loss += spec_moe_coefficient(&f->spec, type) * report.losses[type][layer];
+    moe_report_release(&report);
     return loss;
 }
 
@@ -362,14 +363,16 @@ static void validation_leaves_no_trace(void **state)
     set_up(&f, &(struct tiny){.experts = 4, .top_k = 2, .balance = 0.1}, device_reference(), 0.5);
     double loss = model_forward(f.model, f.batch, false, 1);
     assert_true(loss > 0);
-    int64_t zeros, counts[TINY_LAYERS * 4], micro_batches;
-    double balance[TINY_LAYERS];
+    int64_t zeros;
+    struct moe_report report;
     assert_true(model_gradient_norm(f.model, &zeros) == 0);
     assert_int_equal(zeros, f.model->dense.count + f.model->experts.count);
-    model_statistics(f.model, counts, balance, &micro_batches);
-    assert_int_equal(micro_batches, 0);
+    moe_report_init(&report, &f.spec);
+    model_statistics(f.model, &report);
+    assert_int_equal(report.micro_batches, 0);
     for (size_t i = 0; i < TINY_LAYERS * 4; i++)
-        assert_int_equal(counts[i], 0);
+        assert_int_equal(report.counts[i], 0);
+    moe_report_release(&report);
     tear_down(&f);
 }
 
@@ -380,16 +383,19 @@ static void statistics_count_every_choice(void **state)
     set_up(&f, &(struct tiny){.experts = 4, .top_k = 2, .layer_frequency = 2}, device_reference(), 0.5);
     for (int i = 0; i < 3; i++)
         model_forward(f.model, f.batch, true, 1);
-    int64_t counts[TINY_LAYERS * 4], micro_batches, sum = 0;
-    double balance[TINY_LAYERS];
-    model_statistics(f.model, counts, balance, &micro_batches);
-    assert_int_equal(micro_batches, 3);
+    int64_t sum = 0;
+    struct moe_report report;
+    moe_report_init(&report, &f.spec);
+    model_statistics(f.model, &report);
+    assert_int_equal(report.micro_batches, 3);
     for (size_t e = 0; e < 4; e++) {
-        sum += counts[e];
-        assert_int_equal(counts[4 + e], 0); // the second layer is dense
+        sum += report.counts[e];
+        assert_int_equal(report.counts[4 + e], 0); // the second layer is dense
     }
     assert_int_equal(sum, 3 * 2 * TINY_SEQUENCE * 2);
+    const double *balance = report.losses[MOE_LOSS_AUX];
     assert_true(balance[0] > 0.5 && balance[0] < 2 && balance[1] == 0);
+    moe_report_release(&report);
     tear_down(&f);
 }
 
@@ -496,8 +502,9 @@ static void single_expert_is_dense(const struct device *device)
         if (twin)
             device->memory->copy(model_param(single.model, param), model_param(dense.model, twin), param_elements(param) * device->real_bytes);
     }
-    int64_t zeros[2], counts[TINY_LAYERS], micro_batches;
-    double balance[TINY_LAYERS], losses[2];
+    int64_t zeros[2];
+    double losses[2];
+    struct moe_report report;
     struct fixture *both[] = {&dense, &single};
     double norms[2];
     for (size_t i = 0; i < 2; i++) {
@@ -508,9 +515,11 @@ static void single_expert_is_dense(const struct device *device)
     assert_true(losses[0] == losses[1]);
     assert_true(norms[0] == norms[1]);
     assert_int_equal(zeros[1] - zeros[0], TINY_LAYERS * TINY_HIDDEN);
-    model_statistics(single.model, counts, balance, &micro_batches);
+    moe_report_init(&report, &single.spec);
+    model_statistics(single.model, &report);
     for (size_t layer = 0; layer < TINY_LAYERS; layer++)
-        assert_true(balance[layer] == 1);
+        assert_true(report.losses[MOE_LOSS_AUX][layer] == 1);
+    moe_report_release(&report);
     compare_twins(&dense, &single);
     tear_down(&dense);
     tear_down(&single);

@@ -39,7 +39,13 @@ static void run(struct outcome *o, const struct spec *spec, const struct device 
     }
     o->counts_count = (size_t)(LAYERS * spec->model.moe.experts);
     o->counts = allocate(o->counts_count, sizeof *o->counts);
-    model_statistics(model, o->counts, o->balance, &o->micro_batches);
+    struct moe_report report;
+    moe_report_init(&report, spec);
+    model_statistics(model, &report);
+    o->micro_batches = report.micro_batches;
+    memcpy(o->counts, report.counts, o->counts_count * sizeof *o->counts);
+    memcpy(o->balance, report.losses[MOE_LOSS_AUX], sizeof o->balance);
+    moe_report_release(&report);
     o->dense_count = model->dense.count;
     o->expert_count = model->experts.count;
     o->dense = tiny_read(model, model->dense.gradients, o->dense_count);

@@ -5,7 +5,7 @@
 #include "worker/device/device.h"
 #include "worker/device/kernels.h"
 
-enum scratch_use { SCRATCH_LEFT, SCRATCH_RIGHT, SCRATCH_WIDE, SCRATCH_ATTENTION, SCRATCH_USES };
+enum scratch_use { SCRATCH_LEFT, SCRATCH_RIGHT, SCRATCH_WIDE, SCRATCH_ATTENTION, SCRATCH_ROUTER, SCRATCH_USES };
 
 struct cpu {
     const struct kernels *kernels;
@@ -58,11 +58,11 @@ void cpu_grouped_dinput(void *out, const void *drows, const void *weights, const
 void cpu_grouped_dweight(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K);
 
 void cpu_router_linear_forward(
-    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
+    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic);
 void cpu_router_linear_dinput(
-    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
+    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic);
 void cpu_router_linear_dweight(
-    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic);
+    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum arithmetic arithmetic);
 
 // cpu_format.c
 void cpu_narrow_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C);
@@ -118,12 +118,26 @@ void cpu_scale_rows(void *out, const void *x, const void *factor, size_t T, size
 void cpu_scale_rows_backward(void *dx, void *dfactor, const void *dout, const void *x, const void *factor, size_t T, size_t C);
 
 // cpu_router.c
-void cpu_router_forward(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax);
-void cpu_router_backward(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores,
-    const int32_t *counts, double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax);
-void cpu_router_counts(int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K);
+void cpu_router_scores(void *scores, const void *logits, const void *bias, size_t T, size_t E, enum score_function function);
+void cpu_router_weights(void *probs, const int32_t *choice, const void *logits, size_t T, size_t E, size_t J, const struct weighing *weighing);
+void cpu_router_masses(double *masses, const void *logits, size_t B, size_t S, size_t E, enum score_function function);
+double cpu_router_z(const void *logits, size_t T, size_t E);
+void cpu_router_backward(void *dlogits, const void *dprobs, const int32_t *choice, const void *logits, const void *pull, double z_pull,
+    size_t B, size_t S, size_t E, size_t J, const struct weighing *weighing);
+
+// cpu_double.c
+void cpu_double_forward(float *logits, const float *x, const float *weight, size_t T, size_t E, size_t C);
+void cpu_double_dinput(float *dx, const float *dlogits, const float *weight, size_t T, size_t E, size_t C);
+void cpu_double_dweight(float *dweight, const float *dlogits, const float *x, size_t T, size_t E, size_t C);
+
+// cpu_choose.c
+void cpu_router_choose(int32_t *choice, const void *keys, size_t T, size_t E, size_t K, size_t groups, size_t group_topk);
+void cpu_router_choose_tokens(int32_t *choice, const void *keys, size_t T, size_t E, size_t capacity);
+void cpu_router_drop(int32_t *kept, const int32_t *choice, const void *probs, size_t T, size_t E, size_t J, size_t capacity);
+
+// cpu_movement.c
 void cpu_gather_rows(void *out, const void *in, const int32_t *index, size_t R, size_t C);
-void cpu_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C);
+void cpu_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t J, size_t C);
 
 // cpu_elements.c
 void cpu_add(void *out, const void *a, const void *b, size_t count);

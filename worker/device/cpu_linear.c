@@ -56,30 +56,39 @@ void cpu_linear_dweight(void *dweight, const void *dout, const void *x, size_t T
 
 // The router's weight is reals, and so are its results.
 static void run_router(
-    enum linear kind, void *out, const void *left, const void *right, size_t T, size_t E, size_t C, enum format arithmetic)
+    enum linear kind, void *out, const void *left, const void *right, size_t T, size_t E, size_t C, enum arithmetic arithmetic)
 {
     struct product product = product_of(kind, out, left, right, T, E, C);
-    product.format = arithmetic;
+    product.format = arithmetic == ARITHMETIC_BF16 ? FORMAT_BF16 : FORMAT_FP32;
     product.b_is_narrow = product.round_result = false;
     cpu_product(&product);
 }
 
 void cpu_router_linear_forward(
-    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic)
 {
-    run_router(LINEAR_FORWARD, logits, x, weight, T, E, C, arithmetic);
+    if (arithmetic == ARITHMETIC_FP64)
+        cpu_double_forward(logits, x, weight, T, E, C);
+    else
+        run_router(LINEAR_FORWARD, logits, x, weight, T, E, C, arithmetic);
 }
 
 void cpu_router_linear_dinput(
-    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic)
 {
-    run_router(LINEAR_DINPUT, dx, dlogits, weight, T, E, C, arithmetic);
+    if (arithmetic == ARITHMETIC_FP64)
+        cpu_double_dinput(dx, dlogits, weight, T, E, C);
+    else
+        run_router(LINEAR_DINPUT, dx, dlogits, weight, T, E, C, arithmetic);
 }
 
 void cpu_router_linear_dweight(
-    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic)
+    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum arithmetic arithmetic)
 {
-    run_router(LINEAR_DWEIGHT, dweight, dlogits, x, T, E, C, arithmetic);
+    if (arithmetic == ARITHMETIC_FP64)
+        cpu_double_dweight(dweight, dlogits, x, T, E, C);
+    else
+        run_router(LINEAR_DWEIGHT, dweight, dlogits, x, T, E, C, arithmetic);
 }
 
 struct grouped {

@@ -39,6 +39,20 @@ struct attention_options {
     struct dropout dropout;
 };
 
+// What the router's products are made of: operands as they are, or rounded to bf16, with sums in fp32; or operands as they are and sums in
+// double. (The reference adds up in double in any case.)
+enum arithmetic { ARITHMETIC_FP32, ARITHMETIC_BF16, ARITHMETIC_FP64 };
+
+enum score_function { SCORES_SOFTMAX, SCORES_SIGMOID, SCORES_SQRTSOFTPLUS };
+
+// From the scores of a token's chosen experts to their weights: the scores themselves, or, normalised, divided by their sum + 1e-20 (softmax:
+// a softmax over the chosen logits alone); then times scaling.
+struct weighing {
+    enum score_function function;
+    bool normalised;
+    double scaling;
+};
+
 struct device_ops {
     // The three products of a linear layer with weight W [N,K] (weight format), as Hugging Face stores it: [out, in].
     void (*linear_forward)(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K);    // out(T,N) = x(T,K) · Wᵀ
@@ -51,13 +65,13 @@ struct device_ops {
     void (*grouped_dinput)(void *out, const void *drows, const void *weights, const int64_t *counts, size_t groups, size_t N, size_t K);
     void (*grouped_dweight)(void *dweights, const void *drows, const void *rows, const int64_t *counts, size_t groups, size_t N, size_t K); // +=
 
-    // The same for the router, in an arithmetic of its own: W (E,C) are reals on every device, and operands are rounded to `arithmetic`, FORMAT_FP32
-    // taking them as they are. Results are reals.
-    void (*router_linear_forward)(void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
-    void (*router_linear_dinput)(void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic);
-    void (*router_linear_dweight)(void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic); // +=
+    // The same for the router, in an arithmetic of its own. W (E,C) and results are reals on every device.
+    void (*router_linear_forward)(void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic);
+    void (*router_linear_dinput)(void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic);
+    void (*router_linear_dweight)(void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum arithmetic arithmetic); // +=
 
-    // Rows of reals to rows of the weight format, back, and there and back: out[r] = in[index[r]]; index NULL: in[r].
+    // Rows of reals to rows of the weight format, back, and there and back: out[r] = in[index[r]], zeros
+    // where index is −1; index NULL: in[r].
     void (*narrow_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);
     void (*widen_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);
     void (*round_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);
@@ -142,22 +156,40 @@ struct device_ops {
     // A target < 0 has loss 0 and gradient 0.
     void (*cross_entropy)(void *losses, void *logits, const int32_t *targets, size_t T, size_t V, double factor);
 
-    // Router. probs(T,K), choice(T,K): the K largest logits (higher first, then lower index) and their weights: softmax over the chosen,
-    // or, with pre_softmax, their part of the softmax over all E. scores(T,E) = softmax over all E, kept for backward and losses.
-    void (*router_forward)(void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax);
-    // dlogits = gradient through probs, plus aux_factor · Σ over experts of counts[e] · d scores[t,e] (the balance loss; aux_factor is
-    // coefficient · E / (K · T²) · upstream; counts(E) on the device).
-    void (*router_backward)(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores,
-        const int32_t *counts, double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax);
-    // counts(E): tokens choosing each expert. balance(1) = E/(K·T²) · Σ_e counts[e] · Σ_t scores[t,e].
-    void (*router_counts)(int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K);
+    // Routing. A token has J slots: K where it chooses its experts, E where experts choose their tokens; choice(T,J) holds experts, −1 in
+    // a slot that is not used. Logits are kept and all else is made from them, so that backward needs nothing more.
+    // scores(T,E): softmax over all E, sigmoid, or sqrt(log(1 + exp(logit))) of each; plus bias(E) if bias is not NULL.
+    void (*router_scores)(void *scores, const void *logits, const void *bias, size_t T, size_t E, enum score_function function);
+    // choice(T,K): the K largest of keys(T,E), higher first, then lower index. groups > 1: only from the group_topk best of `groups` equal runs
+    // of experts; a run is as good as the sum of its K / group_topk largest keys, the lower of equal runs first.
+    void (*router_choose)(int32_t *choice, const void *keys, size_t T, size_t E, size_t K, size_t groups, size_t group_topk);
+    // choice(T,E): e in slot e of the `capacity` tokens with the largest keys[t,e], the lower token of equal ones first; −1 elsewhere.
+    void (*router_choose_tokens)(int32_t *choice, const void *keys, size_t T, size_t E, size_t capacity);
+    // choice(T,K) = (t·K + j) mod E.
+    void (*router_choose_evenly)(int32_t *choice, size_t T, size_t E, size_t K);
+    // probs(T,J) of the chosen, 0 in unused slots.
+    void (*router_weights)(void *probs, const int32_t *choice, const void *logits, size_t T, size_t E, size_t J, const struct weighing *weighing);
+    // kept(T,J) = choice, with −1 where an expert has more than `capacity` tokens: it keeps those with the largest probs(T,J), the lower token
+    // of equal ones first, or, where probs is NULL, the first.
+    void (*router_drop)(int32_t *kept, const int32_t *choice, const void *probs, size_t T, size_t E, size_t J, size_t capacity);
+    // counts(B,E): tokens of each of B sequences of S that chose each expert.
+    void (*router_counts)(int32_t *counts, const int32_t *choice, size_t B, size_t S, size_t E, size_t J);
+    // masses(B,E), host memory: sums over each sequence of the scores, of each token normalised to sum 1 (s / (Σ s + 1e-20)).
+    void (*router_masses)(double *masses, const void *logits, size_t B, size_t S, size_t E, enum score_function function);
+    double (*router_z)(const void *logits, size_t T, size_t E); // Σ over tokens of logsumexp²
+    // dlogits(T,E): the gradient that flows through probs(T,J), given dprobs(T,J) and the choice they were made with; plus that of
+    // Σ pull[b,e]·masses[b,e] with pull(B,E), or NULL; plus that of z_pull · router_z.
+    void (*router_backward)(void *dlogits, const void *dprobs, const int32_t *choice, const void *logits, const void *pull, double z_pull,
+        size_t B, size_t S, size_t E, size_t J, const struct weighing *weighing);
 
-    // The permutation, rows by expert then token: row_token(T·K), row_slot(T·K) = t·K + j of each row, and row_of(T,K) = row of (t,j).
+    // The permutation, rows by expert then token. counts(E): rows that each expert has, R their sum; those it has beyond its tokens come last
+    // and are empty. row_token(R) = t and row_slot(R) = t·J + j of each row, −1 if empty; row_of(T,J) = row of (t,j), −1 where choice is.
     void (*permute_plan)(int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T,
-        size_t E, size_t K);
-    void (*gather_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C);      // out[r] = in[index[r]]
-    // out[t] = rows[row_of[t,0]] + … in order j = 0..K−1, then + residual[t] if residual is not NULL. The adjoint of gather_rows.
-    void (*combine_rows)(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C);
+        size_t E, size_t J, size_t R);
+    void (*gather_rows)(void *out, const void *in, const int32_t *index, size_t R, size_t C); // out[r] = in[index[r]], zeros where index is −1
+    // out[t] = rows[row_of[t,0]] + … in order j = 0..J−1, without those of −1, then + residual[t] if residual is not NULL. The adjoint of
+    // gather_rows.
+    void (*combine_rows)(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t J, size_t C);
 
     // AdamW, in place: g = gradient · gradient_factor; param −= rate · (m̂/(sqrt(v̂)+eps) + decay·param). step counts from 1. weights, if not
     // NULL, are the new values in the weight format.

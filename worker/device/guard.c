@@ -165,19 +165,19 @@ static void guard_grouped_dweight(
 }
 
 static void guard_router_linear_forward(
-    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+    void *logits, const void *x, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic)
 {
     inner->ops->router_linear_forward(REALS(logits, T * E), REALS(x, T * C), REALS(weight, E * C), T, E, C, arithmetic);
 }
 
 static void guard_router_linear_dinput(
-    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum format arithmetic)
+    void *dx, const void *dlogits, const void *weight, size_t T, size_t E, size_t C, enum arithmetic arithmetic)
 {
     inner->ops->router_linear_dinput(REALS(dx, T * C), REALS(dlogits, T * E), REALS(weight, E * C), T, E, C, arithmetic);
 }
 
 static void guard_router_linear_dweight(
-    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum format arithmetic)
+    void *dweight, const void *dlogits, const void *x, size_t T, size_t E, size_t C, enum arithmetic arithmetic)
 {
     inner->ops->router_linear_dweight(REALS(dweight, E * C), REALS(dlogits, T * E), REALS(x, T * C), T, E, C, arithmetic);
 }
@@ -392,29 +392,67 @@ static void guard_cross_entropy(void *losses, void *logits, const int32_t *targe
     inner->ops->cross_entropy(REALS(losses, T), REALS(logits, T * V), INTS(targets, T), T, V, factor);
 }
 
-static void guard_router_forward(
-    void *probs, int32_t *choice, void *scores, const void *logits, size_t T, size_t E, size_t K, bool pre_softmax)
+static void guard_router_scores(void *scores, const void *logits, const void *bias, size_t T, size_t E, enum score_function function)
 {
-    inner->ops->router_forward(REALS(probs, T * K), INTS(choice, T * K), REALS(scores, T * E), REALS(logits, T * E), T, E, K, pre_softmax);
+    inner->ops->router_scores(REALS(scores, T * E), REALS(logits, T * E), REALS_OR_NULL(bias, E), T, E, function);
 }
 
-static void guard_router_backward(void *dlogits, const void *dprobs, const void *probs, const int32_t *choice, const void *scores,
-    const int32_t *counts, double aux_factor, size_t T, size_t E, size_t K, bool pre_softmax)
+static void guard_router_choose(int32_t *choice, const void *keys, size_t T, size_t E, size_t K, size_t groups, size_t group_topk)
 {
-    inner->ops->router_backward(REALS(dlogits, T * E), REALS(dprobs, T * K), REALS(probs, T * K), INTS(choice, T * K), REALS(scores, T * E),
-        INTS(counts, E), aux_factor, T, E, K, pre_softmax);
+    assert(groups <= 1 || (E % groups == 0 && group_topk >= 1 && group_topk <= K && K <= group_topk * (E / groups)));
+    inner->ops->router_choose(INTS(choice, T * K), REALS(keys, T * E), T, E, K, groups, group_topk);
 }
 
-static void guard_router_counts(int32_t *counts, void *balance, const int32_t *choice, const void *scores, size_t T, size_t E, size_t K)
+static void guard_router_choose_tokens(int32_t *choice, const void *keys, size_t T, size_t E, size_t capacity)
 {
-    inner->ops->router_counts(INTS(counts, E), REALS(balance, 1), INTS(choice, T * K), REALS(scores, T * E), T, E, K);
+    inner->ops->router_choose_tokens(INTS(choice, T * E), REALS(keys, T * E), T, E, capacity);
 }
 
-static void guard_permute_plan(
-    int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T, size_t E, size_t K)
+static void guard_router_choose_evenly(int32_t *choice, size_t T, size_t E, size_t K)
 {
-    inner->ops->permute_plan(
-        INTS(row_token, T * K), INTS(row_slot, T * K), INTS(row_of, T * K), INTS(choice, T * K), INTS(counts, E), T, E, K);
+    inner->ops->router_choose_evenly(INTS(choice, T * K), T, E, K);
+}
+
+static void guard_router_weights(
+    void *probs, const int32_t *choice, const void *logits, size_t T, size_t E, size_t J, const struct weighing *weighing)
+{
+    inner->ops->router_weights(REALS(probs, T * J), INTS(choice, T * J), REALS(logits, T * E), T, E, J, HOST(weighing));
+}
+
+static void guard_router_drop(int32_t *kept, const int32_t *choice, const void *probs, size_t T, size_t E, size_t J, size_t capacity)
+{
+    assert(kept != choice);
+    inner->ops->router_drop(INTS(kept, T * J), INTS(choice, T * J), REALS_OR_NULL(probs, T * J), T, E, J, capacity);
+}
+
+static void guard_router_counts(int32_t *counts, const int32_t *choice, size_t B, size_t S, size_t E, size_t J)
+{
+    inner->ops->router_counts(INTS(counts, B * E), INTS(choice, B * S * J), B, S, E, J);
+}
+
+static void guard_router_masses(double *masses, const void *logits, size_t B, size_t S, size_t E, enum score_function function)
+{
+    HOST(masses);
+    inner->ops->router_masses(masses, REALS(logits, B * S * E), B, S, E, function);
+}
+
+static double guard_router_z(const void *logits, size_t T, size_t E)
+{
+    return inner->ops->router_z(REALS(logits, T * E), T, E);
+}
+
+static void guard_router_backward(void *dlogits, const void *dprobs, const int32_t *choice, const void *logits, const void *pull, double z_pull,
+    size_t B, size_t S, size_t E, size_t J, const struct weighing *weighing)
+{
+    size_t T = B * S;
+    inner->ops->router_backward(REALS(dlogits, T * E), REALS(dprobs, T * J), INTS(choice, T * J), REALS(logits, T * E),
+        REALS_OR_NULL(pull, B * E), z_pull, B, S, E, J, HOST(weighing));
+}
+
+static void guard_permute_plan(int32_t *row_token, int32_t *row_slot, int32_t *row_of, const int32_t *choice, const int32_t *counts, size_t T,
+    size_t E, size_t J, size_t R)
+{
+    inner->ops->permute_plan(INTS(row_token, R), INTS(row_slot, R), INTS(row_of, T * J), INTS(choice, T * J), INTS(counts, E), T, E, J, R);
 }
 
 // The rows that an index reaches are in the index: read it back and ask for the last one.
@@ -424,7 +462,7 @@ static size_t rows_reached(const int32_t *index, size_t count)
     if (count)
         inner->memory->read_back(copy, index, count * sizeof *copy);
     for (size_t i = 0; i < count; i++) {
-        assert(copy[i] >= 0);
+        assert(copy[i] >= -1);
         last = copy[i] > last ? copy[i] : last;
     }
     free(copy);
@@ -455,11 +493,11 @@ static void guard_widen_rows(void *out, const void *in, const int32_t *index, si
     inner->ops->widen_rows(REALS(out, R * C), WEIGHTS(in, (index ? rows_reached(known, R) : R) * C), known, R, C);
 }
 
-static void guard_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t K, size_t C)
+static void guard_combine_rows(void *out, const void *rows, const int32_t *row_of, const void *residual, size_t T, size_t J, size_t C)
 {
-    const int32_t *known = INTS(row_of, T * K);
+    const int32_t *known = INTS(row_of, T * J);
     inner->ops->combine_rows(
-        REALS(out, T * C), REALS(rows, rows_reached(known, T * K) * C), known, REALS_OR_NULL(residual, T * C), T, K, C);
+        REALS(out, T * C), REALS(rows, rows_reached(known, T * J) * C), known, REALS_OR_NULL(residual, T * C), T, J, C);
 }
 
 static void guard_adamw(void *param, void *weights, void *m, void *v, const void *gradient, size_t count, double gradient_factor,
@@ -547,9 +585,16 @@ static const struct device_ops ops = {
     .scale = guard_scale,
     .add_ordered = guard_add_ordered,
     .cross_entropy = guard_cross_entropy,
-    .router_forward = guard_router_forward,
-    .router_backward = guard_router_backward,
+    .router_scores = guard_router_scores,
+    .router_choose = guard_router_choose,
+    .router_choose_tokens = guard_router_choose_tokens,
+    .router_choose_evenly = guard_router_choose_evenly,
+    .router_weights = guard_router_weights,
+    .router_drop = guard_router_drop,
     .router_counts = guard_router_counts,
+    .router_masses = guard_router_masses,
+    .router_z = guard_router_z,
+    .router_backward = guard_router_backward,
     .permute_plan = guard_permute_plan,
     .gather_rows = guard_gather_rows,
     .combine_rows = guard_combine_rows,

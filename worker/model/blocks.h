@@ -3,13 +3,6 @@
 #pragma once
 #include "worker/model/activations.h"
 
-// Router statistics of this rank, accumulated over training forwards.
-struct moe_statistics {
-    int64_t *counts;        // (layers, E)
-    double *balance;        // (layers): sums over micro batches
-    int64_t micro_batches;
-};
-
 // Device address of a layer's tensor, or of its gradient. Kinds of experts: the first resident expert, the others follow.
 void *layer_weight(const struct model *model, enum param_kind kind, size_t layer);
 void *layer_gradient(const struct model *model, enum param_kind kind, size_t layer);
@@ -95,6 +88,3 @@ void experts_dweight(const struct model *model, const struct dispatch *d, void *
 // that the (T,V) logits never exist as a whole. Backward then makes dx, the gradient of x_out.
 double loss_forward(struct model *model, size_t counted);
 void loss_backward(struct model *model);
-
-struct moe_statistics *moe_statistics_new(const struct spec *spec);
-void moe_statistics_free(struct moe_statistics *statistics);

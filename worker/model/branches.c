@@ -35,7 +35,7 @@ const void *branches_probs(struct model *model, size_t layer)
     if (model->spec->model.bias)
         ops->bias_add(x->mix_logits, layer_weight(model, PARAM_RESIDUAL_COEFFICIENT_BIAS, layer), s->T, 2);
     ops->mix_forward(l->mix_experts, l->mix_branch, x->mix_logits, s->T);
-    ops->scale_rows(x->dprobs, l->probs, l->mix_experts, s->T, s->K); // the same place serves both directions
+    ops->scale_rows(x->dprobs, l->probs, l->mix_experts, s->T, s->J); // the same place serves both directions
     return x->dprobs;
 }
 
@@ -102,7 +102,7 @@ void branches_probs_backward(struct model *model, size_t layer)
     struct layer_activations *l = &model->activations->layers[layer];
     struct exchange_buffers *x = &model->activations->exchange;
     if (l->sizes.Y)
-        model->device->ops->scale_rows_backward(x->dprobs, x->dmix_experts, x->dprobs, l->probs, l->mix_experts, l->sizes.T, l->sizes.K);
+        model->device->ops->scale_rows_backward(x->dprobs, x->dmix_experts, x->dprobs, l->probs, l->mix_experts, l->sizes.T, l->sizes.J);
 }
 
 // drouter += what flows to normed_mlp through a linear layer of few outputs; its weight's gradient is added.

@@ -79,6 +79,7 @@ void dispatch_plan(struct dispatch *dispatch, const struct device *device, const
     }
     exchange_sum(&dispatch->exchange);
     dispatch->rows = (size_t)dispatch->exchange.received;
+    dispatch->sent = (size_t)sum(counts, dispatch->experts);
     assert(dispatch->rows <= dispatch->capacity && dispatch->capacity < INT32_MAX);
     if (reordered(dispatch))
         plan_order(dispatch, device);

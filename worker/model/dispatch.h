@@ -1,7 +1,7 @@
 // How the rows of one MoE layer travel between the ranks of the expert-parallel group: one description, made once a micro batch from
 // the all-gathered counts, and used by the sender, the receiver and the way back.
 //
-// A rank sends its T·K rows ordered by expert, then token: rows for rank r are those of experts r·local … r·local + local − 1. They
+// A rank sends its rows ordered by expert, then token: rows for rank r are those of experts r·local … r·local + local − 1. They
 // arrive as chunks (source rank, local expert), last fastest; the experts work on (local expert, source rank), order inside a chunk kept.
 // In a group of one nothing is exchanged: the sender's order is already the experts' order.
 #pragma once
@@ -14,6 +14,7 @@ struct dispatch {
     int64_t *counts;            // (ranks, E): rows of each source rank for each expert
     int64_t *expert_rows;       // (local): rows each of this rank's experts works on
     size_t rows;                // their sum
+    size_t sent;                // rows that this rank sends
     int32_t *order, *arrival;   // device memory (R), lent by the arena: ordered[i] = arrived[order[i]], arrived[j] = ordered[arrival[j]]
     int32_t *host_index;        // (2·R) where both are made
     size_t capacity;            // R
@@ -27,9 +28,9 @@ void dispatch_release(struct dispatch *dispatch);
 void dispatch_plan(struct dispatch *dispatch, const struct device *device, const int64_t *counts);
 // Where the sender packs its rows: send, or, in a group of one, where the experts will read them.
 void *dispatch_send_buffer(const struct dispatch *dispatch, void *out, void *send);
-// out(rows, reals): this rank's experts' rows, from in(T·K, reals) of every rank. scratch(rows, reals).
+// out(rows, reals): this rank's experts' rows, from in(sent, reals) of every rank. scratch(rows, reals).
 void dispatch_forth(const struct dispatch *dispatch, const struct device *device, void *out, const void *in, void *scratch, size_t reals);
-// The way back, the adjoint of the way forth: (T·K, reals) from in(rows, reals). Returns where they lie: out, or in itself in a group of one.
+// The way back, the adjoint of the way forth: (sent, reals) from in(rows, reals). Returns where they lie: out, or in itself in a group of one.
 const void *dispatch_back(const struct dispatch *dispatch, const struct device *device, void *out, const void *in, void *scratch,
     size_t reals);
 // The same for rows whose values are numbers of the device's weight format, as products and round_rows leave them: they travel in it, and

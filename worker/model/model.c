@@ -3,6 +3,7 @@
 
 #include "schema/base/text.h"
 #include "worker/model/blocks.h"
+#include "worker/model/router.h"
 #include "worker/parallel/reduce.h"
 
 #include <assert.h>
@@ -80,7 +81,7 @@ static struct model *model_of(const struct spec *spec, const struct device *devi
     model->squares = allocate(model->table.count, sizeof *model->squares);
     model->zeros = allocate(model->table.count, sizeof *model->zeros);
     model->activations = activations_new(spec, device, parallel);
-    model->moe = moe_statistics_new(spec);
+    model->router = router_new(spec, &model->activations->sizes);
     return model;
 }
 
@@ -121,7 +122,7 @@ void model_free(struct model *model)
     const struct device *device = model->device;
     if (model->reduce_scratch)
         device->memory->free(model->reduce_scratch, model->reduce_scratch_bytes);
-    moe_statistics_free(model->moe);
+    router_free(model->router);
     activations_free(model->activations, device);
     segment_release(&model->experts, device);
     segment_release(&model->dense, device);

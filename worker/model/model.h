@@ -26,7 +26,7 @@ struct model {
     struct param_table table;
     struct segment dense, experts;
     struct activations *activations; // opaque: model/activations.h
-    struct moe_statistics *moe;      // opaque: accumulated since model_statistics_reset
+    struct router *router;           // opaque: model/router.h
     void *reduce_scratch;            // device memory for sums over ranks; NULL where there is one
     size_t reduce_scratch_bytes;
     double *squares;                 // of each tensor's gradient, while the norm is computed
@@ -74,12 +74,28 @@ void model_reduce_gradients(struct model *model);
 // names; and the number of gradient elements that are exactly zero. Same on every rank and for every layout.
 double model_gradient_norm(const struct model *model, int64_t *zeros);
 
-// Router statistics of this rank since the last reset, training passes only. counts(layers, E) and balance(layers) are host memory;
-// balance: mean over micro batches of the balance loss without coefficient. Dense layers: zeros.
-void model_statistics(const struct model *model, int64_t *counts, double *balance, int64_t *micro_batches);
-// The same over all data parallel ranks: counts summed, balance averaged. Collective.
-void model_statistics_global(const struct model *model, int64_t *counts, double *balance);
+// What routers did over the training micro batches since the last reset; host memory. Dense layers: zeros.
+enum { MOE_LOSSES = 4 };
+struct moe_report {
+    size_t layers, experts;     // the most that a layer has: rows of the tables below
+    int64_t micro_batches;
+    int64_t *counts, *kept;     // (layers, E): tokens that chose each expert, or that it chose; of them those that it took
+    int64_t *asked, *lost;      // (layers): choices made, and of them those that full experts dropped. Where experts choose: tokens, and
+                                // of them those that no expert chose
+    double *losses[MOE_LOSSES]; // by enum spec_moe_loss, (layers): without coefficient, mean over micro batches; the plain balance loss
+                                // always, the others where the spec asks for them
+};
+void moe_report_init(struct moe_report *report, const struct spec *spec);
+void moe_report_release(struct moe_report *report);
+void model_statistics(const struct model *model, struct moe_report *report); // of this rank
+// Of all data parallel ranks: counts summed, losses averaged. Collective.
+void model_statistics_global(const struct model *model, struct moe_report *report);
 void model_statistics_reset(struct model *model);
+
+// The bias that a layer's experts are chosen with (E of the layer): host memory, the same on every rank; NULL without model.moe.expert_bias.
+float *model_expert_bias(const struct model *model, size_t layer);
+// After a step that changed the model: += rate where an expert took fewer tokens than the mean, −= rate where more; report: the global one.
+void model_move_expert_bias(struct model *model, const struct moe_report *report);
 
 // "parameters" (as blocks read them), "master" (fp32 beside them, else 0), "gradients", "activations" (scratch of sums over ranks included), "dispatch", "experts" (parameters of resident experts).
 size_t model_bytes(const struct model *model, const char *category);

@@ -1,5 +1,6 @@
 // The walk through the model, forward and backward, for one micro batch.
 #include "worker/model/blocks.h"
+#include "worker/model/router.h"
 
 #include <assert.h>
 
@@ -44,6 +45,7 @@ double model_forward(struct model *model, const struct micro_batch *batch, bool 
     size_t counted = 0;
     for (size_t t = 0; t < s->T; t++)
         counted += batch->targets[t] >= 0;
+    router_begin(model);
 
     embedding_forward(model);
     for (size_t layer = 0; layer < s->layers; layer++) {
@@ -51,7 +53,7 @@ double model_forward(struct model *model, const struct micro_batch *batch, bool 
         mlp_block_forward(model, layer, layer_output(a, layer));
     }
     if (training)
-        model->moe->micro_batches++;
+        model->router->report.micro_batches++;
     return loss_forward(model, counted);
 }
 

@@ -14,12 +14,14 @@ int journal_open(struct journal *journal, const struct job *job, struct error *e
     journal->writer = record_writer_open(job->run_directory, job->attempt, job->project, job->name, job->run_id, err);
     if (!journal->writer)
         return -1;
+    balance_watch_init(&journal->balance, &job->spec);
     return heartbeat_start(&journal->heartbeat, job->run_directory, job->attempt, err);
 }
 
 void journal_close(struct journal *journal)
 {
     heartbeat_end(journal->heartbeat);
+    balance_watch_release(&journal->balance);
     record_writer_close(journal->writer);
     *journal = (struct journal){0};
 }
@@ -66,6 +68,22 @@ static int note_finiteness(struct journal *journal, int64_t step, const struct s
     if (!journal->norm_is_finite && norm_was)
         return warn(journal, step, "non_finite_gradients", "non-finite gradients", "gradient norm", result->gradient_norm, err);
     return 0;
+}
+
+static int note_balance(struct journal *journal, int64_t step, const struct step_result *result, struct error *err)
+{
+    const struct spec *spec = &journal->job->spec;
+    int64_t layer = balance_watch_step(&journal->balance, &result->routing, spec);
+    if (layer < 0)
+        return 0;
+    char *text = string_format("the load balancing loss of layer %lld has been exactly %.17g for %d steps: nothing balances its experts any more",
+        (long long)layer, result->routing.losses[MOE_LOSS_AUX][layer], BALANCE_STEPS);
+    int status = record_event(journal->writer, step, "balance_constant", text, err);
+    if (status == 0)
+        status = record_alert(journal->writer, step, "warn", "constant load balancing loss", text, err);
+    fprintf(stderr, "step %lld: %s\n", (long long)step, text);
+    free(text);
+    return status;
 }
 
 // At most one line in two seconds, and the first, the last and every validated step.
@@ -118,14 +136,15 @@ int journal_step(struct journal *journal, int64_t step, const struct step_result
     if (record_data(journal, step, samples_hex, err) != 0)
         return -1;
     if (logged && spec_is_moe(spec) && spec->logging.expert_load) {
-        struct json *load = step_expert_load(result, spec);
+        struct json *load = routing_load(&result->routing, spec);
         js_set(load, "step", js_integer(step));
         if (record_other(journal->writer, "expert_load", load, err) != 0)
             return -1;
     }
     if (logged && record_metrics(journal->writer, step, step_metrics(result, spec), err) != 0)
         return -1;
-    if (note_finiteness(journal, step, result, err) != 0 || note_skip(journal, step, result, err) != 0)
+    if (note_finiteness(journal, step, result, err) != 0 || note_skip(journal, step, result, err) != 0 ||
+        note_balance(journal, step, result, err) != 0)
         return -1;
     say(journal, step, result);
     return 0;

@@ -86,8 +86,9 @@ void train_step(struct trainer *trainer)
     if (!result->skipped)
         optimizer_step(&trainer->optimizer, model, result->gradient_norm, result->loss_scale, result->samples);
     result->loss = mean_over_ranks(trainer, loss);
-    if (spec_is_moe(spec))
-        model_statistics_global(model, result->counts, result->balance);
+    model_statistics_global(model, &result->routing);
+    if (spec->model.moe.expert_bias && !result->skipped)
+        model_move_expert_bias(model, &result->routing);
     result->tokens = samples_before(spec, trainer->step + 1) * spec->data.sequence_length;
     result->seconds = clock_steady() - began;
     trainer->alltoall_bytes += trainer->parallel.ep->alltoall_bytes - bytes;

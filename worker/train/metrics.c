@@ -1,6 +1,7 @@
 #include "worker/train/metrics.h"
 #include "schema/base/text.h"
 #include "schema/shape/cost.h"
+#include "worker/train/routing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,55 +9,12 @@
 void step_result_init(struct step_result *result, const struct spec *spec)
 {
     *result = (struct step_result){0};
-    result->balance = allocate((size_t)spec->model.layers, sizeof *result->balance);
-    if (spec_is_moe(spec))
-        result->counts = allocate((size_t)(spec->model.layers * spec->model.moe.experts), sizeof *result->counts);
+    moe_report_init(&result->routing, spec);
 }
 
 void step_result_release(struct step_result *result)
 {
-    free(result->balance);
-    free(result->counts);
-}
-
-bool layer_has_experts(const struct spec *spec, int64_t layer)
-{
-    return spec_layer_experts(spec, layer) > 0;
-}
-
-static double mean_balance(const struct step_result *result, const struct spec *spec)
-{
-    double sum = 0;
-    int64_t layers = 0;
-    for (int64_t layer = 0; layer < spec->model.layers; layer++) {
-        if (!layer_has_experts(spec, layer))
-            continue;
-        sum += result->balance[layer];
-        layers++;
-    }
-    return sum / (double)layers;
-}
-
-static void add_layer(struct json *metrics, const struct step_result *result, const struct spec *spec, int64_t layer)
-{
-    int64_t sum = 0, largest = 0, smallest = INT64_MAX;
-    const int64_t *counts = result->counts + layer * spec->model.moe.experts; // a row has room for the most experts of any layer
-    for (int64_t e = 0; e < spec_layer_experts(spec, layer); e++) {
-        int64_t count = counts[e];
-        sum += count;
-        largest = count > largest ? count : largest;
-        smallest = count < smallest ? count : smallest;
-    }
-    const struct { const char *name; double value; } values[] = {
-        {"load_balancing_loss", result->balance[layer]},
-        {"largest_share", (double)largest / (double)sum},
-        {"smallest_share", (double)smallest / (double)sum},
-    };
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "moe/layer_%02lld/%s", (long long)layer, values[i].name);
-        js_set(metrics, name, js_real(values[i].value));
-    }
+    moe_report_release(&result->routing);
 }
 
 struct json *step_metrics(const struct step_result *result, const struct spec *spec)
@@ -65,7 +23,7 @@ struct json *step_metrics(const struct step_result *result, const struct spec *s
     double step_tokens = (double)(result->samples * spec->data.sequence_length), ranks = (double)spec_world_size(spec);
     js_set(metrics, "loss", js_real(result->loss));
     if (spec_is_moe(spec))
-        js_set(metrics, "load_balancing_loss", js_real(mean_balance(result, spec)));
+        routing_add_means(metrics, &result->routing, spec);
     if (!result->skipped) { // there is no norm of gradients that overflowed
         js_set(metrics, "grad_norm", js_real(result->gradient_norm));
         js_set(metrics, "grad_zeros", js_integer(result->gradient_zeros));
@@ -84,24 +42,8 @@ struct json *step_metrics(const struct step_result *result, const struct spec *s
     js_set(metrics, "tokens_per_second", js_real(step_tokens / result->seconds));
     js_set(metrics, "tflops", js_real(flops_per_token(spec) * step_tokens / (result->seconds * 1e12 * ranks))); // a rank
     js_set(metrics, "memory_mb", js_real(result->memory_mb));
-    for (int64_t layer = 0; spec->model.moe.per_layer_metrics && layer < spec->model.layers; layer++)
-        if (layer_has_experts(spec, layer))
-            add_layer(metrics, result, spec, layer);
+    routing_add_layers(metrics, &result->routing, spec);
     return metrics;
-}
-
-struct json *step_expert_load(const struct step_result *result, const struct spec *spec)
-{
-    struct json *members = js_object(), *layers = js_array();
-    int64_t E = spec->model.moe.experts;
-    for (int64_t layer = 0; layer < spec->model.layers; layer++) {
-        struct json *counts = js_array();
-        for (int64_t e = 0; e < spec_layer_experts(spec, layer); e++)
-            js_append(counts, js_integer(result->counts[layer * E + e]));
-        js_append(layers, counts);
-    }
-    js_set(members, "counts", layers);
-    return members;
 }
 
 // A line of /proc/self/status, in bytes; 0 if this kernel has no such line.

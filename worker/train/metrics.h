@@ -19,15 +19,12 @@ struct step_result {
     double memory_mb;        // most that a rank has held of its own so far, MB (10^6 bytes): mapped data and libraries left out
     int64_t samples;         // of this step
     int64_t tokens;          // seen so far, this step included
-    int64_t *counts;         // (layers, E) tokens that chose each expert, all ranks; NULL for a dense model
-    double *balance;         // (layers) balance loss without coefficient, mean over micro batches and ranks
+    struct moe_report routing; // of all ranks
 };
 
 void step_result_init(struct step_result *result, const struct spec *spec);
 void step_result_release(struct step_result *result);
 
 struct json *step_metrics(const struct step_result *result, const struct spec *spec);   // Trackio's metrics object
-struct json *step_expert_load(const struct step_result *result, const struct spec *spec); // members of an expert_load record
-bool layer_has_experts(const struct spec *spec, int64_t layer);
 double peak_memory_bytes(void);      // highest resident size of this process, mapped files included (VmHWM)
 double allocated_memory_bytes(void); // resident memory of its own now (RssAnon): what `plan` predicts, and the heap
