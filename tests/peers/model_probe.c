@@ -34,6 +34,42 @@ static int64_t number(const char *key)
     return strtoll(word(key), NULL, 10);
 }
 
+// The place of a word among choices, the first where it is not given.
+static int choice(const char *key, const char *const *choices)
+{
+    const char *value = word_or(key, choices[0]);
+    for (int i = 0; choices[i]; i++)
+        if (!strcmp(value, choices[i]))
+            return i;
+    fprintf(stderr, "model_probe: %s=%s is no choice\n", key, value);
+    exit(2);
+}
+
+static double real_or(const char *key, const char *fallback)
+{
+    return strtod(word_or(key, fallback), NULL);
+}
+
+static void make_attention(struct spec *spec)
+{
+    struct spec_model *model = &spec->model;
+    int over = choice("qk_norm", (const char *const[]){"none", "head", "projection", NULL});
+    model->position = (enum spec_position)choice("position", (const char *const[]){"rope", "learned", "none", NULL});
+    model->max_position_embeddings = strtoll(word_or("max_positions", "0"), NULL, 10);
+    model->rope_base = real_or("rope_base", "10000");
+    model->rope_scaling_factor = real_or("rope_factor", "0");
+    model->rope_scaling_low_freq_factor = real_or("rope_low", "1");
+    model->rope_scaling_high_freq_factor = real_or("rope_high", "4");
+    model->rope_scaling_original_length = strtoll(word_or("rope_original", "8192"), NULL, 10);
+    model->qk_norm = over > 0;
+    model->qk_norm_over = over == 2 ? QK_NORM_PROJECTION : QK_NORM_HEAD;
+    model->attention_window = strtoll(word_or("window", "0"), NULL, 10);
+    model->bias = strcmp(word_or("bias", "0"), "1") == 0;
+    model->attention_dropout = real_or("attention_dropout", "0");
+    model->hidden_dropout = real_or("hidden_dropout", "0");
+    spec->data.reset_attention_mask = spec->data.reset_position_ids = strcmp(word_or("documents", "0"), "1") == 0;
+}
+
 static void make_spec(struct spec *spec)
 {
     tiny_spec(spec, &(struct tiny){.experts = number("experts"), .top_k = number("top_k"), .layer_frequency = number("layer_frequency"),
@@ -48,6 +84,9 @@ static void make_spec(struct spec *spec)
     spec->model.vocab_size = number("vocab");
     spec->data.sequence_length = number("sequence");
     spec->model.moe.expert_ffn_hidden_size = number("expert_ffn");
+    spec->model.norm = (enum spec_norm)choice("norm", (const char *const[]){"rmsnorm", "layernorm", NULL});
+    spec->model.activation = (enum spec_activation)choice("activation", (const char *const[]){"swiglu", "gelu", NULL});
+    make_attention(spec);
 }
 
 static const struct device *find_device(const char *name)

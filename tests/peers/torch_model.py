@@ -19,7 +19,9 @@ import torch.nn.functional as F
 
 MASK = (1 << 64) - 1
 DEFAULTS = dict(layers=2, hidden=12, ffn=20, heads=2, groups=1, head_dim=6, vocab=19, sequence=5, micro_batch=2, untied=0, experts=0,
-                top_k=0, expert_ffn=10, pre_softmax=0, layer_frequency=1, balance=0.0, deviation=0.5)
+                top_k=0, expert_ffn=10, pre_softmax=0, layer_frequency=1, balance=0.0, deviation=0.5, position="rope", max_positions=0,
+                rope_factor=0.0, rope_low=1.0, rope_high=4.0, rope_original=8192, qk_norm="none", window=0, documents=0, bias=0,
+                attention_dropout=0.0, hidden_dropout=0.0, seed=1234)
 
 GOLDEN = {
     "dense": dict(),
@@ -34,6 +36,18 @@ JUDGED = [
     dict(experts=8, top_k=8, expert_ffn=6, balance=1.0, untied=1, sequence=11),
     dict(experts=16, top_k=1, pre_softmax=1, expert_ffn=8, balance=0.5, sequence=9, micro_batch=4),
     dict(layers=4, experts=6, top_k=2, pre_softmax=1, layer_frequency=3, balance=0.0, deviation=0.2),
+    dict(position="learned", max_positions=30, bias=1, heads=4, groups=4, head_dim=3, sequence=17),
+    dict(position="none", sequence=17, untied=1, window=5),
+    dict(rope_factor=8.0, rope_low=1.0, rope_high=4.0, rope_original=40, head_dim=16, heads=3, sequence=33),
+    dict(qk_norm="head", heads=6, groups=3, head_dim=8, sequence=17),
+    dict(qk_norm="projection", heads=6, groups=2, head_dim=8, sequence=17, bias=1),
+    dict(window=1, sequence=9), dict(window=40, heads=4, groups=2, head_dim=8, sequence=70),
+    dict(documents=1, heads=4, groups=2, head_dim=8, sequence=70),
+    dict(documents=1, position="learned", max_positions=17, sequence=17, experts=4, top_k=2, balance=0.1),
+    dict(attention_dropout=0.4, heads=4, groups=2, head_dim=8, sequence=70),
+    dict(hidden_dropout=0.4, hidden=80, sequence=17, experts=4, top_k=2, deviation=0.2),
+    dict(documents=1, window=9, qk_norm="head", bias=1, rope_factor=4.0, rope_original=64, attention_dropout=0.1, hidden_dropout=0.2, hidden=48,
+         heads=6, groups=3, head_dim=8, sequence=40, experts=5, top_k=2, balance=0.3, layer_frequency=2),
 ]
 
 
@@ -70,6 +84,16 @@ def batch(c, micro_batch=0):
     return torch.tensor(tokens), torch.tensor(targets)
 
 
+def document_starts(c):
+    """Where each token's document begins: documents of 1, 2, 3, … tokens."""
+    starts, begin, length = [], 0, 1
+    for s in range(c["sequence"]):
+        if s == begin + length:
+            begin, length = s, length + 1
+        starts.append(begin)
+    return torch.tensor(starts)
+
+
 def is_moe(c, layer):
     return c["experts"] > 0 and layer % c["layer_frequency"] == 0
 
@@ -77,22 +101,32 @@ def is_moe(c, layer):
 def shapes(c):
     hidden, wide, narrow = c["hidden"], c["heads"] * c["head_dim"], c["groups"] * c["head_dim"]
     yield "model.embed_tokens.weight", (c["vocab"], hidden)
+    if c["position"] == "learned":
+        yield "model.embed_positions.weight", (c["max_positions"], hidden)
     for layer in range(c["layers"]):
         at = f"model.layers.{layer}."
         yield at + "input_layernorm.weight", (hidden,)
         yield at + "post_attention_layernorm.weight", (hidden,)
         for name, rows, columns in (("q", wide, hidden), ("k", narrow, hidden), ("v", narrow, hidden), ("o", hidden, wide)):
             yield at + f"self_attn.{name}_proj.weight", (rows, columns)
+            if c["bias"]:
+                yield at + f"self_attn.{name}_proj.bias", (rows,)
+        if c["qk_norm"] != "none":
+            whole = c["qk_norm"] == "projection"
+            yield at + "self_attn.q_norm.weight", (wide if whole else c["head_dim"],)
+            yield at + "self_attn.k_norm.weight", (narrow if whole else c["head_dim"],)
         if not is_moe(c, layer):
-            for name in ("gate", "up"):
-                yield at + f"mlp.{name}_proj.weight", (c["ffn"], hidden)
-            yield at + "mlp.down_proj.weight", (hidden, c["ffn"])
+            for name, rows, columns in (("gate", c["ffn"], hidden), ("up", c["ffn"], hidden), ("down", hidden, c["ffn"])):
+                yield at + f"mlp.{name}_proj.weight", (rows, columns)
+                if c["bias"]:
+                    yield at + f"mlp.{name}_proj.bias", (rows,)
             continue
         yield at + "block_sparse_moe.gate.weight", (c["experts"], hidden)
         for expert in range(c["experts"]):
-            for name in ("w1", "w3"):
-                yield at + f"block_sparse_moe.experts.{expert}.{name}.weight", (c["expert_ffn"], hidden)
-            yield at + f"block_sparse_moe.experts.{expert}.w2.weight", (hidden, c["expert_ffn"])
+            for name, rows, columns in (("w1", c["expert_ffn"], hidden), ("w3", c["expert_ffn"], hidden), ("w2", hidden, c["expert_ffn"])):
+                yield at + f"block_sparse_moe.experts.{expert}.{name}.weight", (rows, columns)
+                if c["bias"]:
+                    yield at + f"block_sparse_moe.experts.{expert}.{name}.bias", (rows,)
     yield "model.norm.weight", (hidden,)
     if c["untied"]:
         yield "lm_head.weight", (c["vocab"], hidden)
@@ -104,22 +138,92 @@ def norm(x, weight):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight
 
 
-def rotate(x):
+def frequencies(c):
+    """Llama 3's: a wavelength stays, is stretched, or something between, by how often it fits into the original length."""
+    half = c["head_dim"] // 2
+    plain = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    if not c["rope_factor"]:
+        return plain
+    wavelength = 2 * math.pi / plain
+    smooth = (c["rope_original"] / wavelength - c["rope_low"]) / (c["rope_high"] - c["rope_low"])
+    between = (1 - smooth) * plain / c["rope_factor"] + smooth * plain
+    long, short = wavelength > c["rope_original"] / c["rope_low"], wavelength < c["rope_original"] / c["rope_high"]
+    return torch.where(long, plain / c["rope_factor"], torch.where(short, plain, between))
+
+
+def positions(c):
+    place = torch.arange(c["sequence"])
+    return place - document_starts(c) if c["documents"] else place
+
+
+def rotate(c, x):
     """Half-split rotary positions over (..., S, D), written with complex numbers."""
+    if c["position"] != "rope":
+        return x
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle = positions(c)[:, None] * frequencies(c)
     turned = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat((turned.real, turned.imag), -1)
 
 
-def attention(c, p, at, x):
+def philox(counters, key):
+    """Philox4x32-10 of counters (4, N) under one key; four words each."""
+    a, b, c, d = ([int(v) for v in row] for row in counters)
+    k, l = key
+    for _ in range(10):
+        p = [v * 0xD2511F53 for v in a]
+        q = [v * 0xCD9E8D57 for v in c]
+        a, c = [(y >> 32) ^ v ^ k for y, v in zip(q, b)], [(y >> 32) ^ v ^ l for y, v in zip(p, d)]
+        b, d = [y & 0xFFFFFFFF for y in q], [y & 0xFFFFFFFF for y in p]
+        k, l = (k + 0x9E3779B9) & 0xFFFFFFFF, (l + 0xBB67AE85) & 0xFFFFFFFF
+    return a, b, c, d
+
+
+EMBEDDING, SCORES, ATTENTION, MLP = range(4)
+
+
+def factors(c, probability, kind, layer, head, tokens, width):
+    """What dropout multiplies (tokens, width) values by. Value i of a row is word i / 16 % 4 of block i / 64 * 16 + i % 16."""
+    blocks = (width + 63) // 64 * 16
+    site, rows = kind << 24 | layer << 14 | head, []
+    for token in range(tokens):
+        words = philox([range(blocks), [site] * blocks, [token] * blocks, [0] * blocks], (c["seed"], 0xFFFFFFFF))
+        rows.append([0.0 if words[i // 16 % 4][i // 64 * 16 + i % 16] < int(probability * 2 ** 32) else 1 / (1 - probability) for i in range(width)])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def drop(c, x, kind, layer=0):
+    if not c["hidden_dropout"]:
+        return x
+    return x * factors(c, c["hidden_dropout"], kind, layer, 0, x.shape[0] * x.shape[1], x.shape[2]).view_as(x)
+
+
+def linear(p, name, x):
+    return F.linear(x, p[name + ".weight"], p.get(name + ".bias"))
+
+
+def attention(c, p, at, layer, x):
     B, S, _ = x.shape
-    q, k, v = (F.linear(x, p[at + f"self_attn.{n}_proj.weight"]).view(B, S, -1, c["head_dim"]).transpose(1, 2) for n in "qkv")
-    k, v = (t.repeat_interleave(c["heads"] // c["groups"], 1) for t in (rotate(k), v))
-    scores = rotate(q) @ k.transpose(-1, -2) / math.sqrt(c["head_dim"])
-    blocked = torch.ones(S, S, dtype=torch.bool).triu(1)
-    out = scores.masked_fill(blocked, -math.inf).softmax(-1) @ v
-    return F.linear(out.transpose(1, 2).reshape(B, S, -1), p[at + "self_attn.o_proj.weight"])
+    q, k, v = (linear(p, at + f"self_attn.{n}_proj", x) for n in "qkv")
+    heads = lambda t: t.view(B, S, -1, c["head_dim"]).transpose(1, 2)
+    if c["qk_norm"] == "projection":
+        q, k = (norm(t, p[at + f"self_attn.{n}_norm.weight"]) for t, n in ((q, "q"), (k, "k")))
+    q, k, v = heads(q), heads(k), heads(v)
+    if c["qk_norm"] == "head":
+        q, k = (norm(t, p[at + f"self_attn.{n}_norm.weight"]) for t, n in ((q, "q"), (k, "k")))
+    k, v = (t.repeat_interleave(c["heads"] // c["groups"], 1) for t in (rotate(c, k), v))
+    scores = rotate(c, q) @ k.transpose(-1, -2) / math.sqrt(c["head_dim"])
+    query, key = torch.arange(S)[:, None], torch.arange(S)
+    seen = key <= query
+    if c["window"]:
+        seen &= query - key < c["window"]
+    if c["documents"]:
+        seen &= key >= document_starts(c)[:, None]
+    weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
+    if c["attention_dropout"]:
+        by_head = [factors(c, c["attention_dropout"], SCORES, layer, h, B * S, S).view(B, S, S) for h in range(c["heads"])]
+        weights = weights * torch.stack(by_head, 1)
+    return linear(p, at + "self_attn.o_proj", (weights @ v).transpose(1, 2).reshape(B, S, -1))
 
 
 def experts(c, p, at, x):
@@ -135,8 +239,8 @@ def experts(c, p, at, x):
     balance = E / (K * T * T) * (scores.sum(0) * chosen.sum(0)).sum()
     out = 0
     for e in range(E):
-        w1, w2, w3 = (p[at + f"experts.{e}.w{n}.weight"] for n in (1, 2, 3))
-        out = out + weight[:, e:e + 1] * F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)
+        one = at + f"experts.{e}.w"
+        out = out + weight[:, e:e + 1] * linear(p, one + "2", F.silu(linear(p, one + "1", x)) * linear(p, one + "3", x))
     return out, balance
 
 
@@ -145,17 +249,20 @@ def run(config):
     p = {name: values(name, shape, c["deviation"]) for name, shape in shapes(c)}
     tokens, targets = batch(c)
     x = p["model.embed_tokens.weight"][tokens]
+    if c["position"] == "learned":
+        x = x + p["model.embed_positions.weight"][positions(c)]
+    x = drop(c, x, EMBEDDING)
     balances = []
     for layer in range(c["layers"]):
         at = f"model.layers.{layer}."
-        x = x + attention(c, p, at, norm(x, p[at + "input_layernorm.weight"]))
+        x = x + drop(c, attention(c, p, at, layer, norm(x, p[at + "input_layernorm.weight"])), ATTENTION, layer)
         h = norm(x, p[at + "post_attention_layernorm.weight"])
         if is_moe(c, layer):
             y, balance = experts(c, p, at + "block_sparse_moe.", h.flatten(0, 1))
-            x, balances = x + y.view_as(x), balances + [balance]
+            x, balances = x + drop(c, y.view_as(x), MLP, layer), balances + [balance]
         else:
-            gate, up, down = (p[at + f"mlp.{n}_proj.weight"] for n in ("gate", "up", "down"))
-            x = x + F.linear(F.silu(F.linear(h, gate)) * F.linear(h, up), down)
+            y = F.silu(linear(p, at + "mlp.gate_proj", h)) * linear(p, at + "mlp.up_proj", h)
+            x = x + drop(c, linear(p, at + "mlp.down_proj", y), MLP, layer)
             balances.append(torch.zeros((), dtype=torch.float64))
     logits = F.linear(norm(x, p["model.norm.weight"]), p["lm_head.weight" if c["untied"] else "model.embed_tokens.weight"])
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
@@ -194,7 +301,8 @@ def differences(name, got, wanted, tolerance):
     worst, lines = 0.0, []
     for tensor in wanted["gradients"]:
         a, b = got["gradients"][tensor], wanted["gradients"][tensor]
-        scale = max(map(abs, b)) or 1.0
+        scale = max(map(abs, b))
+        scale = scale if scale > 1e-12 else 1.0  # a key's bias has no gradient, but rounding, where nothing turns it
         error = max(abs(x - y) for x, y in zip(a, b, strict=True)) / scale
         worst = max(worst, error)
         if not error <= tolerance:
