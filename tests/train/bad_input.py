@@ -68,7 +68,13 @@ with Bench() as bench:
     expect("something else in place of .idx", bench.make("other", prefix=copy), "not an index of Megatron's kind")
 
     expect("masking at an end of document that is not known", bench.make("mask", data={"eod_mask_loss": True, "tokenizer": "/a/tokenizer.json"}),
-           "data.eod_mask_loss: this build cannot")
+           "`data.eod_mask_loss` needs `data.eod_token`")
+    tokenizer = bench.root / "tokenizer.json"
+    tokenizer.write_text('{"added_tokens": [{"id": 256, "content": "<end>"}], "model": {"vocab": {"e": 101}}}')
+    ends = {"tokenizer": str(tokenizer), "reset_attention_mask": True}
+    expect("a token that the tokenizer does not have", bench.make("ends", data={**ends, "eod_token": "<stop>"}),
+           f'data.eod_token: {tokenizer} has no token "<stop>"')
+    expect("a tokenizer that is not there", bench.make("ends", data={**ends, "tokenizer": "/a/tokenizer.json", "eod_token": "e"}), "data.tokenizer: ")
     run = bench.make("file")
     (run.directory / "checkpoints").write_text("a file in its place")
     run.train()  # never saves: nothing is in the way

@@ -22,6 +22,10 @@ BITS = {
     "data.split": [80, 20, 0], "data.sequence_length": 16, "data.eod_mask_loss": True, "data.cache": "CACHE",
     "model.ffn_hidden_size": 96, "model.layers": 3, "model.hidden_size": 64, "model.attention_heads": 8, "model.kv_heads": 4, "model.head_dim": 16,
     "model.vocab_size": 300, "model.tied_embeddings": False, "model.norm_epsilon": 1e-2, "model.rope_base": 500.0, "model.init.std": 0.05,
+    "model.position": "none", "model.rope_scaling_factor": 8, "model.bias": True, "model.qk_norm": True, "model.attention_window": 5,
+    "model.attention_dropout": 0.2, "model.hidden_dropout": 0.2, "model.max_position_embeddings": 40, "model.qk_norm_over": "projection",
+    "model.rope_scaling_low_freq_factor": 0.001, "model.rope_scaling_high_freq_factor": 64.0, "model.rope_scaling_original_length": 64,
+    "data.reset_position_ids": True, "data.reset_attention_mask": True, "data.eod_token": "e",
     "model.moe.experts": 8, "model.moe.top_k": 3, "model.moe.expert_ffn_hidden_size": 64, "model.moe.pre_softmax": True,
     "model.moe.layer_frequency": 2,
     "model.moe.losses": [{"type": "aux_loss", "coefficient": 0.5}], "model.moe.per_layer_metrics": False,
@@ -153,7 +157,13 @@ with Bench() as bench:
     # What a key is changed on top of, where that is not BASE.
     ramp = {"training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 12}}}
     HALF = {"training": {"precision": "fp16"}}
+    tokenizer = bench.root / "tokenizer.json"
+    tokenizer.write_text(json.dumps({"added_tokens": [{"id": 256, "content": "<end>"}], "model": {"vocab": {"e": 101}}}))
+    SCALED, NORMED, LEARNED = ({"model": m} for m in ({"rope_scaling_factor": 8}, {"qk_norm": True}, {"position": "learned", "rope_base": None}))
     BEFORE = {**{f"training.loss_scale.{key}": HALF for key in ("initial", "minimum", "hysteresis")},
+              "model.rope_scaling_low_freq_factor": SCALED, "model.rope_scaling_high_freq_factor": SCALED, "model.qk_norm_over": NORMED,
+              "model.rope_scaling_original_length": SCALED, "model.max_position_embeddings": LEARNED,
+              "data.eod_token": {"data": {"tokenizer": str(tokenizer), "eod_token": "<end>", "eod_mask_loss": True}},
               "training.loss_scale.window": {"training": {"precision": "fp16", "loss_scale": {"initial": 1024}}},
               **{f"training.rampup_batch_size.{key}": ramp for key in ("start", "increment", "samples")}, "model.ffn_hidden_size": {"model": {"moe": None}}, "model.hidden_size": {"model": {"head_dim": 16}}, "parallelism.expert": OVER_RANKS,
               "model.moe.shared_expert_gate": {"model": {"moe": {"shared_expert_size": 32}}},
