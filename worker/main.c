@@ -18,9 +18,10 @@ static const char usage[] =
     "  inspect [--json] PATH       the tensors of a checkpoint directory, or the parameters of a run directory\n"
     "  evaluate RUN_OR_CHECKPOINT  loss, perplexity and bits per byte on a split of the run's data\n"
     "  export RUN_OR_CHECKPOINT DIRECTORY   a directory that Hugging Face's transformers loads\n"
+    "  generate RUN_OR_CHECKPOINT --prompt TEXT   what the model says next\n"
     "  import DIRECTORY            the model section of a spec, from such a directory\n"
     "  check determinism RUN_DIR   the run's first iterations twice, compared bit for bit; under mpirun -n N for several ranks\n"
-    "  COMMAND --help              what these four take besides\n"
+    "  COMMAND --help              what these five take besides\n"
     "  --version [--json]          version, MPI library, instruction set, build\n"
     "  --help                      this text\n"
     "exit codes: 0 done, 1 failed, 2 bad usage, run.json or data, 75 stopped after saving (start it again to continue)\n";
@@ -51,7 +52,7 @@ static int inspect_command(const char *path, bool as_json)
 static int command_with_options(int argc, char **argv)
 {
     static const struct { const char *name; int (*run)(int argc, char **argv); } commands[] = {
-        {"evaluate", evaluate_command}, {"export", export_command}, {"import", import_command}};
+        {"evaluate", evaluate_command}, {"export", export_command}, {"generate", generate_command}, {"import", import_command}};
     if (argc > 1 && strcmp(argv[1], "check") == 0)
         return check_command(argc - 2, argv + 2, train_run);
     for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)

@@ -8,6 +8,7 @@ extern const struct command command_check;
 extern const struct command command_compare;
 extern const struct command command_evaluate;
 extern const struct command command_export;
+extern const struct command command_generate;
 extern const struct command command_help;
 extern const struct command command_import;
 extern const struct command command_logs;
@@ -30,6 +31,7 @@ const struct command *const commands[] = {
     &command_compare,
     &command_evaluate,
     &command_export,
+    &command_generate,
     &command_help,
     &command_import,
     &command_logs,

@@ -10,8 +10,9 @@ struct loaded {
     struct model *model;
 };
 
-// The device of resources.device; threads 0: every processor that this process may use.
-int loaded_device(const struct device **device, const struct spec *spec, int64_t threads, struct error *err);
-// With all weights read.
-int loaded_open(struct loaded *loaded, const struct trained *trained, int64_t threads, struct error *err);
+// With all weights read. threads 0: every processor that this process may use.
+int loaded_open(struct loaded *loaded, struct trained *trained, int64_t threads, struct error *err);
+// Its two halves: the device, then the model and its weights, those of experts aside where there is a store.
+int loaded_prepare(struct loaded *loaded, struct trained *trained, int64_t threads, struct error *err);
+int loaded_read(struct loaded *loaded, const struct trained *trained, const struct expert_store *store, struct error *err);
 void loaded_close(struct loaded *loaded);

@@ -1,6 +1,7 @@
 #include "worker/infer/trained.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
+#include "worker/data/data.h"
 #include "worker/infer/tokenizer.h"
 #include "worker/weights/hugging_face.h"
 
@@ -31,6 +32,7 @@ static int open_run(struct trained *trained, const char *directory, struct error
     if (job_open(&trained->job, directory, "train", err) != 0)
         return -1;
     lay_out_for_one(&trained->job.spec);
+    trained->eod = trained_is_bytes(trained) ? BYTE_TOKEN_EOD : -1;
     return 0;
 }
 
@@ -87,13 +89,14 @@ static int open_foreign(struct trained *trained, const char *directory, struct e
     spec->training.learning_rate.peak = 1;
     spec->training.learning_rate.total_iterations = 1;
     lay_out_for_one(spec);
+    trained->eod = hf_end_of_text(directory);
     return check_model(spec, err) == 0 ? 0 : error_context(err, "%s/" HF_CONFIG_FILE, directory);
 }
 
 int trained_open(struct trained *trained, const char *path, int64_t step, struct error *err)
 {
     char *directory = path_absolute(path, NULL);
-    *trained = (struct trained){0};
+    *trained = (struct trained){.eod = -1};
     int status;
     if (has(directory, RUN_FILE))
         status = open_step(trained, directory, step, err);

@@ -7,6 +7,7 @@ struct trained {
     bool ours;              // a run of ours: job.run, job.parts and the data keys are there
     char *checkpoint;       // the directory that holds the weights
     int64_t step;           // of the checkpoint; -1: not known
+    int64_t eod;            // the token that ends a document; -1: not known
 };
 
 // step: of a run's checkpoint, 0 for the last complete one. A checkpoint of ours that is not complete is an error; its bytes are trusted.

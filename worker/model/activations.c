@@ -67,6 +67,19 @@ struct activations *activations_new(const struct spec *spec, const struct device
     return a;
 }
 
+static void resize(struct model_sizes *sizes, size_t tokens)
+{
+    sizes->B = 1;
+    sizes->S = sizes->T = sizes->t = tokens;
+}
+
+void activations_resize(struct activations *a, size_t tokens)
+{
+    resize(&a->sizes, tokens);
+    for (size_t layer = 0; layer < a->sizes.layers; layer++)
+        resize(&a->layers[layer].sizes, tokens);
+}
+
 void activations_free(struct activations *a, const struct device *device)
 {
     if (!a)

@@ -37,6 +37,8 @@ struct activations {
 };
 
 struct activations *activations_new(const struct spec *spec, const struct device *device, const struct parallel *parallel);
+// From now on a micro batch is one sequence of so many tokens, at most those that the arenas were made for.
+void activations_resize(struct activations *activations, size_t tokens);
 void activations_free(struct activations *activations, const struct device *device);
 
 static inline bool layer_is_moe(const struct spec *spec, size_t layer)

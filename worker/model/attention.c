@@ -58,7 +58,10 @@ void attention_block_forward(struct model *model, size_t layer)
         normalise_queries_and_keys(model, layer);
     if (spec->position == POSITION_ROPE)
         ops->rope(l->qkv, a->positions, a->frequencies, s->T, s->Q, 0, s->H + s->G, s->D, +1);
-    ops->attention_forward(l->attention, l->lse, l->qkv, &options);
+    if (model->cache)
+        cache_attend(model, layer);
+    else
+        ops->attention_forward(l->attention, l->lse, l->qkv, &options);
     ops->linear_forward(a->branch, l->attention, layer_weight(model, PARAM_O, layer), s->T, s->C, s->A);
     if (spec->bias)
         ops->bias_add(a->branch, layer_weight(model, PARAM_O_BIAS, layer), s->T, s->C);

@@ -18,9 +18,16 @@ bool hidden_drops(const struct model *model);
 void hidden_dropout_forward(struct model *model, enum dropout_kind kind, size_t layer, void *x);
 void *hidden_dropout_backward(struct model *model, enum dropout_kind kind, size_t layer, void *dx);
 
+// x_out from tokens and positions that are on the device.
+void layers_forward(struct model *model);
+
 // x_mid = x + attention(norm(x)). Backward: dx (T,C), the gradient of x_mid, becomes the gradient of x.
 void attention_block_forward(struct model *model, size_t layer);
 void attention_block_backward(struct model *model, size_t layer);
+
+// Attention of the rows at hand over all that is kept, of which they become a part (model_keep).
+void cache_attend(struct model *model, size_t layer);
+void cache_free(struct cache *cache, const struct device *device);
 
 // out(T,C) = x_mid + ffn(norm(x_mid)). Backward: dx, the gradient of out, becomes the gradient of x_mid.
 // out NULL: only what backward needs.
@@ -87,4 +94,5 @@ void experts_dweight(const struct model *model, const struct dispatch *d, void *
 // mean loss. In training it also does the output layer's backward: its weight gradient is added and dnormed holds d normed_final, so
 // that the (T,V) logits never exist as a whole. Backward then makes dx, the gradient of x_out.
 double loss_forward(struct model *model, size_t counted);
+void final_norm_forward(struct model *model); // its first step: normed_final of x_out
 void loss_backward(struct model *model);

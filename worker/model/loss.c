@@ -26,13 +26,19 @@ static void loss_chunk(struct model *model, size_t first, size_t rows, double fa
     ops->linear_dinput(real_at(device, a->dnormed, first * C), a->logits, weight, rows, V, C);
 }
 
+void final_norm_forward(struct model *model)
+{
+    struct activations *a = model->activations;
+    norm_forward(model, PARAM_FINAL_NORM, -1, a->normed_final, a->mean_final, a->rstd_final, a->x_out);
+}
+
 double loss_forward(struct model *model, size_t counted)
 {
     struct activations *a = model->activations;
     size_t T = a->sizes.T;
     double factor = counted ? a->gradient_factor / (double)counted : 0;
 
-    norm_forward(model, PARAM_FINAL_NORM, -1, a->normed_final, a->mean_final, a->rstd_final, a->x_out);
+    final_norm_forward(model);
     for (size_t first = 0; first < T; first += a->sizes.loss_rows) {
         size_t rows = T - first < a->sizes.loss_rows ? T - first : a->sizes.loss_rows;
         loss_chunk(model, first, rows, factor);

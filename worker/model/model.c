@@ -123,6 +123,7 @@ void model_free(struct model *model)
     if (model->reduce_scratch)
         device->memory->free(model->reduce_scratch, model->reduce_scratch_bytes);
     router_free(model->router);
+    cache_free(model->cache, device);
     activations_free(model->activations, device);
     segment_release(&model->experts, device);
     segment_release(&model->dense, device);

@@ -31,6 +31,7 @@ struct model {
     size_t reduce_scratch_bytes;
     double *squares;                 // of each tensor's gradient, while the norm is computed
     int64_t *zeros;
+    struct cache *cache;              // opaque: what model_keep keeps; NULL: nothing
     const struct expert_store *store; // lent; NULL: the experts are in their segment
 };
 
@@ -64,6 +65,16 @@ struct micro_batch {
 double model_forward(struct model *model, const struct micro_batch *batch, bool training, double gradient_factor);
 // What the last forward says comes after its row (of B·S): logits(V), host memory.
 void model_logits(struct model *model, size_t row, double *logits);
+
+// ---- one sequence, piece by piece: keys and values of all that went before are kept ----
+// Once, for a model made for inference whose micro batch is one sequence: its length is the most tokens that model_extend takes at a time. positions: the
+// most tokens of the sequence.
+void model_keep(struct model *model, size_t positions);
+// The next tokens; afterwards model_logits of row count − 1 says what follows them.
+void model_extend(struct model *model, const int32_t *tokens, size_t count);
+size_t model_kept(const struct model *model);   // tokens so far
+void model_forget(struct model *model);         // none, as at the start
+
 // Once for each training forward: adds the rest of its gradients (the balance loss's included, coefficient · gradient_factor) to the gradient segments.
 void model_backward(struct model *model);
 void model_zero_gradients(struct model *model);

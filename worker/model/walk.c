@@ -33,6 +33,16 @@ static void upload(struct model *model, const struct micro_batch *batch)
         memory->upload(a->positions, batch->positions, bytes);
 }
 
+void layers_forward(struct model *model)
+{
+    struct activations *a = model->activations;
+    embedding_forward(model);
+    for (size_t layer = 0; layer < a->sizes.layers; layer++) {
+        attention_block_forward(model, layer);
+        mlp_block_forward(model, layer, layer_output(a, layer));
+    }
+}
+
 double model_forward(struct model *model, const struct micro_batch *batch, bool training, double gradient_factor)
 {
     struct activations *a = model->activations;
@@ -47,11 +57,7 @@ double model_forward(struct model *model, const struct micro_batch *batch, bool 
         counted += batch->targets[t] >= 0;
     router_begin(model);
 
-    embedding_forward(model);
-    for (size_t layer = 0; layer < s->layers; layer++) {
-        attention_block_forward(model, layer);
-        mlp_block_forward(model, layer, layer_output(a, layer));
-    }
+    layers_forward(model);
     if (training)
         model->router->report.micro_batches++;
     return loss_forward(model, counted);

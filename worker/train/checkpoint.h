@@ -81,7 +81,7 @@ struct resumed {
 // step-….damaged). What has changed in data, schedule or model is an error that names both values, unless checkpoint.accept_changed has it.
 int checkpoint_resume(struct training_state *state, struct resumed *resumed, struct error *err);
 
-// Every resident tensor by its own name. Not collective.
+// Every resident tensor by its own name; not those of experts that lie in a store. Not collective.
 int checkpoint_weights(struct model *model, const char *directory, struct error *err);
 // model.from: weights only, from any checkpoint directory; a dense one becomes experts where the spec asks for it (upcycle.c). Not collective.
 int checkpoint_start(struct model *model, const char *directory, struct error *err);

@@ -89,7 +89,7 @@ int checkpoint_weights(struct model *model, const char *directory, struct error 
     float *host = host_for(model);
     int status = 0;
     for (size_t i = 0; i < model->table.count && status == 0; i++)
-        if (model->table.items[i].resident)
+        if (model->table.items[i].resident && !(model->store && model->table.items[i].expert >= 0))
             status = load_param(model, set, &model->table.items[i], host, directory, err);
     model_refresh_weights(model);
     free(host);

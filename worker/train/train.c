@@ -3,6 +3,7 @@
 #include "worker/train/train.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
+#include "worker/train/compute.h"
 #include "worker/train/fault.h"
 #include "worker/train/loop.h"
 #include "worker/train/stop.h"
@@ -10,47 +11,10 @@
 #include "worker/parallel/reduce.h"
 #include "worker/weights/hugging_face.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-// Threads of this rank: as the spec says, else its share of the processors that this process may use.
-static int threads_of(const struct spec *spec)
-{
-    if (spec->resources.threads_per_rank > 0)
-        return (int)spec->resources.threads_per_rank;
-    cpu_set_t usable;
-    int processors = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
-    int64_t ranks = spec->resources.ranks_per_node > 0 ? spec->resources.ranks_per_node : 1;
-    return processors / ranks > 1 ? (int)(processors / ranks) : 1;
-}
-
-static enum format format_of(const struct spec *spec)
-{
-    static const enum format formats[] = {[PRECISION_FP32] = FORMAT_FP32, [PRECISION_BF16] = FORMAT_BF16, [PRECISION_FP16] = FORMAT_FP16};
-    return formats[spec->training.precision];
-}
-
-static int choose_device(struct trainer *trainer, struct error *err)
-{
-    const struct spec *spec = &trainer->job.spec;
-    trainer->threads = threads_of(spec);
-    switch (spec->resources.device) {
-    case DEVICE_REFERENCE:
-        trainer->threads = 1;
-        trainer->device = device_reference_in(format_of(spec));
-        return 0;
-    case DEVICE_AUTO:
-    case DEVICE_CPU:
-        trainer->device = device_cpu_in(trainer->threads, format_of(spec));
-        return 0;
-    case DEVICE_CUDA:
-        break;
-    }
-    return error_set(err, "resources.device: this build cannot train on cuda yet");
-}
 
 static int open_job(struct trainer *trainer, const char *run_directory, struct error *err)
 {
@@ -60,7 +24,7 @@ static int open_job(struct trainer *trainer, const char *run_directory, struct e
     if (wanted != trainer->world->size)
         return error_set(err, "run.json is for %lld ranks (nodes * ranks_per_node), but %lld were started", (long long)wanted,
             (long long)trainer->world->size);
-    return choose_device(trainer, err);
+    return compute_device(&trainer->device, &trainer->threads, &trainer->job.spec, err);
 }
 
 static int open_journal(struct trainer *trainer, struct error *err)

@@ -131,6 +131,18 @@ int hf_config_read(struct spec *spec, const char **name, const char *directory, 
     return status;
 }
 
+int64_t hf_end_of_text(const char *directory)
+{
+    struct error err;
+    char *path = path_join(directory, HF_CONFIG_FILE);
+    struct json *config = js_read_file(path, CONFIG_MAX, &err);
+    const struct json *token = js_get(config, "eos_token_id");
+    int64_t end = js_integer_of(js_kind(token) == JSON_KIND_ARRAY ? js_at(token, 0) : token, -1);
+    js_free(config);
+    free(path);
+    return end;
+}
+
 // ---- against a spec ----
 
 struct comparison {

@@ -25,6 +25,9 @@ void hf_tensor_name(char out[128], enum hf_architecture architecture, const stru
 // name: of the architecture, such as "LlamaForCausalLM"; may be NULL.
 int hf_config_read(struct spec *spec, const char **name, const char *directory, struct error *err);
 
+// eos_token_id of DIRECTORY/config.json, the first where it is a list; -1: none.
+int64_t hf_end_of_text(const char *directory);
+
 // Whether the spec's model is the one that DIRECTORY/config.json describes, if there is such a file; an error names both values. A dense
 // one may also become a model with experts: then what its FFN is does not matter here.
 int hf_config_check(const struct spec *spec, const char *directory, struct error *err);

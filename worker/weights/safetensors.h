@@ -48,5 +48,7 @@ int tensor_read(const struct tensor_info *info, float *out, struct error *err);
 // The same for `count` elements from `first` on.
 int tensor_read_part(const struct tensor_info *info, int64_t first, int64_t count, float *out, struct error *err);
 int tensor_read_bytes(const struct tensor_info *info, void *out, struct error *err); // as they are stored: info->bytes
+// Where a tensor's bytes lie while the set is open: its file is mapped whole, and only what is looked at is read from the disk. NULL: an error.
+const void *tensor_set_map(struct tensor_set *set, const struct tensor_info *info, struct error *err);
 // Walks all tensors, file by file, in the order of their headers.
 void tensor_set_walk(const struct tensor_set *set, void (*take)(void *context, const char *name, const struct tensor_info *info), void *context);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { HEADER_MAX = 100 << 20, FILES_MAX = 65536, READ_FLOATS = 1 << 16 };
@@ -17,6 +18,8 @@ struct tensor_file {
     int descriptor;
     int64_t data;         // where the tensors' bytes begin
     struct json *header;
+    char *map;            // the whole file; NULL: not mapped
+    size_t mapped;
 };
 
 struct tensor_set {
@@ -164,6 +167,8 @@ void tensor_set_close(struct tensor_set *set)
     for (size_t i = 0; i < set->count; i++) {
         if (set->files[i].descriptor >= 0)
             close(set->files[i].descriptor);
+        if (set->files[i].map)
+            munmap(set->files[i].map, set->files[i].mapped);
         js_free(set->files[i].header);
         free(set->files[i].path);
     }
@@ -268,4 +273,35 @@ int tensor_read_bytes(const struct tensor_info *info, void *out, struct error *e
 {
     struct tensor_file file = {.path = (char *)(uintptr_t)info->file, .descriptor = info->descriptor};
     return read_at(&file, out, (size_t)info->bytes, info->at, err);
+}
+
+// Nothing is read ahead: neighbours of a tensor are other tensors, which may never be wanted.
+static int map_file(struct tensor_file *file, struct error *err)
+{
+    int64_t bytes = file_size(file->path);
+    void *map = bytes > 0 ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, file->descriptor, 0) : MAP_FAILED;
+    if (map == MAP_FAILED)
+        return error_errno(err, "%s", file->path);
+    madvise(map, (size_t)bytes, MADV_RANDOM);
+    file->map = map;
+    file->mapped = (size_t)bytes;
+    return 0;
+}
+
+const void *tensor_set_map(struct tensor_set *set, const struct tensor_info *info, struct error *err)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct tensor_file *file = &set->files[i];
+        if (file->descriptor != info->descriptor)
+            continue;
+        if (!file->map && map_file(file, err) != 0)
+            return NULL;
+        if (info->at + info->bytes > (int64_t)file->mapped) {
+            error_set(err, "%s: was cut short", file->path);
+            return NULL;
+        }
+        return file->map + info->at;
+    }
+    error_set(err, "%s: not a file of this set", info->file);
+    return NULL;
 }
