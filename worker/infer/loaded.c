@@ -14,11 +14,9 @@ int loaded_prepare(struct loaded *loaded, struct trained *trained, int64_t threa
 
 int loaded_read(struct loaded *loaded, const struct trained *trained, const struct expert_store *store, struct error *err)
 {
-    if (model_new_for_inference(&loaded->model, &trained->job.spec, loaded->device, &loaded->parallel, store, err) != 0 ||
-        checkpoint_weights(loaded->model, trained->checkpoint, err) != 0)
+    if (model_new_for_inference(&loaded->model, &trained->job.spec, loaded->device, &loaded->parallel, store, err) != 0)
         return -1;
-    model_refresh_weights(loaded->model);
-    return 0;
+    return checkpoint_weights(loaded->model, trained->checkpoint, err);
 }
 
 int loaded_open(struct loaded *loaded, struct trained *trained, int64_t threads, struct error *err)
