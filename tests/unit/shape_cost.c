@@ -162,6 +162,12 @@ static void test_random_models_are_allocated_as_planned(void **state)
         m->ffn_hidden_size = pick(&random, 1, 70);
         m->vocab_size = pick(&random, 2, 300);
         m->tied_embeddings = pick(&random, 0, 1);
+        m->position = (enum spec_position)pick(&random, POSITION_ROPE, POSITION_NONE);
+        m->qk_norm = pick(&random, 0, 1);
+        m->qk_norm_over = (enum spec_qk_norm_over)pick(&random, QK_NORM_HEAD, QK_NORM_PROJECTION);
+        m->bias = pick(&random, 0, 1);
+        m->hidden_dropout = pick(&random, 0, 2) ? 0 : 0.5;
+        spec.data.reset_attention_mask = pick(&random, 0, 1);
         spec.data.sequence_length = pick(&random, 1, 40);
         spec.training.micro_batch_size = pick(&random, 1, 3);
         spec.training.precision = (enum spec_precision)pick(&random, PRECISION_FP32, PRECISION_FP16);

@@ -20,9 +20,11 @@ static struct spec random_spec(uint64_t *random)
     m->qk_norm = pick(random, 0, 3) == 0;
     m->norm = pick(random, 0, 3) == 0 ? NORM_LAYERNORM : NORM_RMSNORM;
     m->activation = pick(random, 0, 3) == 0 ? ACTIVATION_GELU : ACTIVATION_SWIGLU;
+    m->qk_norm_over = pick(random, 0, 1) ? QK_NORM_PROJECTION : QK_NORM_HEAD;
     m->position = pick(random, 0, 3) == 0 ? POSITION_LEARNED : POSITION_ROPE;
     m->init.std = 0.02;
     spec.data.sequence_length = pick(random, 1, 64);
+    m->max_position_embeddings = spec.data.sequence_length * pick(random, 1, 3);
     if (pick(random, 0, 2) == 0)
         return spec;
     m->moe.experts = 4 * pick(random, 1, 4);
@@ -41,7 +43,7 @@ static int64_t formula(const struct spec *spec, int64_t experts)
     int64_t C = m->hidden_size, q = m->attention_heads * m->head_dim, kv = m->kv_heads * m->head_dim;
     int64_t mats = m->activation == ACTIVATION_SWIGLU ? 3 : 2, norm = m->norm == NORM_LAYERNORM ? 2 * C : C;
     int64_t bias = m->bias ? 1 : 0;
-    int64_t attention = 2 * C * q + 2 * C * kv + bias * (q + 2 * kv + C) + (m->qk_norm ? 2 * m->head_dim : 0) + 2 * norm;
+    int64_t attention = 2 * C * q + 2 * C * kv + bias * (q + 2 * kv + C) + (m->qk_norm ? m->qk_norm_over == QK_NORM_HEAD ? 2 * m->head_dim : q + kv : 0) + 2 * norm;
     int64_t dense = mats * C * m->ffn_hidden_size + bias * ((mats - 1) * m->ffn_hidden_size + C);
     int64_t X = m->moe.expert_ffn_hidden_size;
     int64_t sparse = m->moe.experts * C + experts * (mats * C * X + bias * ((mats - 1) * X + C)) + mats * C * m->moe.shared_expert_size +
@@ -49,7 +51,7 @@ static int64_t formula(const struct spec *spec, int64_t experts)
     int64_t moe_layers = 0;
     for (int64_t i = 0; m->moe.experts && i < m->layers; i++)
         moe_layers += i % m->moe.layer_frequency == 0;
-    return m->vocab_size * C * (m->tied_embeddings ? 1 : 2) + (m->position == POSITION_LEARNED ? spec->data.sequence_length * C : 0) +
+    return m->vocab_size * C * (m->tied_embeddings ? 1 : 2) + (m->position == POSITION_LEARNED ? m->max_position_embeddings * C : 0) +
         m->layers * attention + (m->layers - moe_layers) * dense + moe_layers * sparse + norm;
 }
 
