@@ -15,7 +15,7 @@ static const char usage[] =
     "usage: switchyard-worker COMMAND …\n"
     "  train RUN_DIR               train as RUN_DIR/run.json says; under mpirun -n N for several ranks\n"
     "  tokenize RUN_DIR            turn a text into a dataset as RUN_DIR/run.json says\n"
-    "  inspect [--json] PATH       the tensors of a checkpoint directory, or the parameters of a run directory\n"
+    "  inspect [--json] PATH       what is in a checkpoint directory and whether it is whole, or the parameters of a run directory\n"
     "  evaluate RUN_OR_CHECKPOINT  loss, perplexity and bits per byte on a split of the run's data\n"
     "  export RUN_OR_CHECKPOINT DIRECTORY   a directory that Hugging Face's transformers loads\n"
     "  generate RUN_OR_CHECKPOINT --prompt TEXT   what the model says next\n"

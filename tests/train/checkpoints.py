@@ -2,12 +2,16 @@
 what is being written. And `inspect`, which says what is in one."""
 import hashlib
 import json
+import math
+import pathlib
 import statistics
+import struct
+import subprocess
 import threading
 import time
 from datetime import datetime
 
-from training import STOPPED, Bench, check
+from training import FAILED, MOE, STOPPED, WORKER, Bench, check, close, contains
 
 # 7 million parameters, of which a step needs little and a checkpoint (87 MB) all.
 LARGE = {"model": {"layers": 2, "hidden_size": 256, "ffn_hidden_size": 1024, "head_dim": 64, "vocab_size": 20000},
@@ -78,3 +82,51 @@ with Bench() as bench:
     reported = [line["step"] for line in run.records("checkpoint")]
     check("the last step is saved, and what was being written is reported before it", (reported[0], reported[-1], reported == sorted(reported)), (4, last, True))
     check("all are whole, and no more is there", sorted(int(p.name[5:]) for p in (run.directory / "checkpoints").glob("*") if whole(p)), reported)
+
+    # inspect
+    def inspect(directory, *words, code=0):
+        done = subprocess.run([WORKER, "inspect", *words, directory], text=True, capture_output=True, timeout=60)
+        if done.returncode != code:
+            raise AssertionError(f"inspect {directory}: exit {done.returncode}, expected {code}\n{done.stdout}{done.stderr}")
+        return json.loads(done.stdout) if "--json" in words else done.stdout
+
+    moe = {**MOE, "expert_ffn_hidden_size": 64}
+    dense = bench.make("dense", training={"iterations": 2}, checkpoint={"interval": 2})
+    dense.train()
+    run = bench.make("moe", origin={"run_directory": str(dense.directory), "checkpoint": None, "step": 0}, resources={"ranks_per_node": 2},
+                     parallelism={"expert": 2}, training={"iterations": 1, "learning_rate": {"peak": 1e-3, "initial": 0, "warmup_iterations": 1}},
+                     model={"moe": moe, "from": {"path": "/x", "upcycle": {}}}, checkpoint={"interval": 1})
+    run.train()
+    directory = run.directory / "checkpoints" / "step-0000001"
+    told = inspect(directory, "--json")
+    check("inspect: step, samples, whole", [told[key] for key in ("step", "samples", "tokens", "complete", "whole", "fault")], [1, 8, 256, True, True, None])
+    check("inspect: the data's fingerprint and the model", (len(told["data"]["data.fingerprint"]), told["model"]["moe"]["experts"]), (64, 4))
+    tensor = next(t for t in told["tensors"] if t["name"] == "model.layers.1.block_sparse_moe.experts.3.w2.weight")
+    check("inspect: a tensor", [tensor[key] for key in ("dtype", "shape", "bytes")], ["F32", [32, 64], 8192])
+    raw = pathlib.Path(tensor["file"]).read_bytes()
+    header = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])
+    base = 8 + int.from_bytes(raw[:8], "little")
+    parts = {name: raw[base + entry["data_offsets"][0]:base + entry["data_offsets"][1]] for name, entry in header.items() if name != "__metadata__"}
+    values = struct.unpack("<2048f", parts[tensor["name"]])
+    close("inspect: its norm", [tensor["norm"]], [math.sqrt(math.fsum(v * v for v in values))], 1e-12)
+    expert = "model.layers.1.block_sparse_moe.experts.3."
+    check("inspect: an expert's checksum", told["experts"]["layers"][1]["sha256"][3],
+          hashlib.sha256(b"".join(parts[expert + name] for name in ("w1.weight", "w2.weight", "w3.weight"))).hexdigest())
+    check("inspect: four copies of one FFN a layer are one expert each", [(x["count"], x["distinct"]) for x in told["experts"]["layers"]], [(4, 1), (4, 1)])
+    check("inspect: parameters and optimizer", (told["parameters"], told["optimizer"]), (run.records("end")[0]["parameters"]["total"],
+          {"tensors": 2 * len(told["tensors"]), "bytes": 8 * told["parameters"]}))
+    check("inspect: state beside them", {e["name"]: e["values"] for e in told["extra"]}, {"optimizer.updates": [1], "optimizer.samples": [8]})
+    said = inspect(directory)
+    for words in ("complete, and every file is what complete.json says", "step 1 (attempt 1 of run ", "data: data.fingerprint ", "model: layers 2, hidden_size 32",
+                  "model.moe: experts 4, ", "32 x 64", "8 experts, 2 distinct in their layers", "model.layers.0.block_sparse_moe: 4 experts, 1 distinct: ",
+                  "optimizer.updates"):
+        contains("inspect, for people", said, words)
+    trained = bench.make("trained", model={"moe": moe}, training={"iterations": 2}, checkpoint={"interval": 2})
+    trained.train()
+    check("inspect: trained experts are distinct", [x["distinct"] for x in
+          inspect(trained.directory / "checkpoints" / "step-0000002", "--json")["experts"]["layers"]], [4, 4])
+    damaged = directory / "optimizer-00001-of-00003.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\x55")
+    contains("inspect: damage is named", inspect(directory, code=FAILED), f"DAMAGED: {damaged}: corrupt: its SHA-256 is not that of complete.json")
+    (directory / "complete.json").unlink()
+    contains("inspect: without a mark", inspect(directory), "not complete: there is no complete.json")
