@@ -59,6 +59,31 @@ static inline vec v_min(vec a, vec b)
     return _mm256_min_ps(a, b);
 }
 
+// rows[i] becomes lane i of every row: pairs, fours, then halves of registers change places.
+static inline void v_transpose(vec rows[W])
+{
+    vec next[W];
+#pragma GCC unroll 8
+    for (int i = 0; i < W; i += 2) {
+        next[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+        next[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < W; i += 4)
+        for (int half = 0; half < 2; half++) {
+            rows[i + 2 * half] = _mm256_shuffle_ps(next[i + half], next[i + 2 + half], 0x44);
+            rows[i + 2 * half + 1] = _mm256_shuffle_ps(next[i + half], next[i + 2 + half], 0xee);
+        }
+#pragma GCC unroll 8
+    for (int c = 0; c < 4; c++) {
+        next[c] = _mm256_permute2f128_ps(rows[c], rows[4 + c], 0x20);
+        next[4 + c] = _mm256_permute2f128_ps(rows[c], rows[4 + c], 0x31);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < W; i++)
+        rows[i] = next[i];
+}
+
 // Lanes added in halves: i + (i + 4), then + (i + 2), …
 static inline float v_sum(vec x)
 {

@@ -53,6 +53,38 @@ static inline vec v_min(vec a, vec b)
     return _mm512_min_ps(a, b);
 }
 
+// rows[i] becomes lane i of every row: pairs, fours, then quarters of registers change places.
+static inline void v_transpose(vec rows[W])
+{
+    vec next[W];
+#pragma GCC unroll 16
+    for (int i = 0; i < W; i += 2) {
+        next[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+        next[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < W; i += 4)
+        for (int half = 0; half < 2; half++) {
+            __m512d low = _mm512_castps_pd(next[i + half]), high = _mm512_castps_pd(next[i + 2 + half]);
+            rows[i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            rows[i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    // rows[4·g + c] holds columns c, c + 4, c + 8, c + 12 of rows 4·g … 4·g + 3.
+#pragma GCC unroll 16
+    for (int c = 0; c < 4; c++) {
+        vec low_even = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0x88), low_odd = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0xdd);
+        vec high_even = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0x88);
+        vec high_odd = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0xdd);
+        next[c] = _mm512_shuffle_f32x4(low_even, high_even, 0x88);
+        next[4 + c] = _mm512_shuffle_f32x4(low_odd, high_odd, 0x88);
+        next[8 + c] = _mm512_shuffle_f32x4(low_even, high_even, 0xdd);
+        next[12 + c] = _mm512_shuffle_f32x4(low_odd, high_odd, 0xdd);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < W; i++)
+        rows[i] = next[i];
+}
+
 // Lanes added in halves: i + (i + 8), then + (i + 4), …
 static inline float v_sum(vec x)
 {

@@ -63,6 +63,17 @@ static inline vec v_min(vec a, vec b)
     return (vec)((first & (ivec)a) | (~first & (ivec)b));
 }
 
+// rows[i] becomes lane i of every row.
+static inline void v_transpose(vec rows[W])
+{
+    for (int i = 0; i < W; i++)
+        for (int j = 0; j < i; j++) {
+            float kept = rows[i][j];
+            rows[i][j] = rows[j][i];
+            rows[j][i] = kept;
+        }
+}
+
 // Lanes added in halves.
 static inline float v_sum(vec x)
 {
