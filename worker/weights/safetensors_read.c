@@ -82,6 +82,7 @@ static int open_file(struct tensor_file *file, char *path, struct error *err)
     *file = (struct tensor_file){.path = path, .descriptor = open(path, O_RDONLY | O_CLOEXEC)};
     if (file->descriptor < 0)
         return error_errno(err, "%s", path);
+    posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_RANDOM); // a header alone is read: what follows it may never be wanted
     int64_t bytes = file_size(path);
     uint64_t length;
     if (bytes < 8)
@@ -97,6 +98,7 @@ static int open_file(struct tensor_file *file, char *path, struct error *err)
     free(text);
     if (!file->header)
         return error_context(err, "%s", path);
+    posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_NORMAL);
     file->data = 8 + (int64_t)length;
     for (void *i = js_first(file->header); i; i = js_next(file->header, i)) {
         struct tensor_info info;
