@@ -119,6 +119,8 @@ EXPORTED = {
     "mixtral": ("MixtralForCausalLM", dict(model={"moe": MOE})),
     "mixtral, saved by two ranks": ("MixtralForCausalLM", dict(model={"moe": {**MOE, "experts": 6, "top_k": 3}, "tied_embeddings": False},
                                                                resources={"ranks_per_node": 2}, parallelism={"expert": 2})),
+    "llama, with biases and Llama 3's scaling": ("LlamaForCausalLM", dict(model={"bias": True, "rope_scaling_factor": 8, "rope_scaling_original_length": 64})),
+    "olmoe": ("OlmoeForCausalLM", dict(model={"moe": {**MOE, "pre_softmax": True}, "qk_norm": True, "qk_norm_over": "projection"})),
 }
 
 
@@ -156,6 +158,12 @@ IMPORTED = {
     "llama, tied, wide heads": transformers.LlamaConfig(**SMALL, head_dim=10, tie_word_embeddings=True, rope_parameters={
         "rope_type": "default", "rope_theta": 500000.0}),
     "mixtral": transformers.MixtralConfig(**SMALL, num_local_experts=5, num_experts_per_tok=2),
+    "mixtral, with a window": transformers.MixtralConfig(**SMALL, num_local_experts=5, num_experts_per_tok=2, sliding_window=4),
+    "mistral": transformers.MistralConfig(**SMALL, sliding_window=5),
+    "olmoe": transformers.OlmoeConfig(**SMALL, num_experts=5, num_experts_per_tok=2),
+    "llama 3": transformers.LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True, rope_parameters={
+        "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32}),
 }
 
 

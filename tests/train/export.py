@@ -108,6 +108,12 @@ with Bench() as bench:
     refused("tie_word_embeddings is true, but model.tied_embeddings is false", tied_embeddings=False)
     refused("rope_theta is 500000, but model.rope_base is 10000", {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})
     refused("rope_theta is 500000, but model.rope_base is 10000", {"rope_parameters": None, "rope_theta": 500000.0})
+    llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 8192}
+    refused("the factor of rope_parameters is 8, but model.rope_scaling_factor is 0", {"rope_parameters": llama3})
+    refused("high_freq_factor is 4, but model.rope_scaling_high_freq_factor is 5", {"rope_parameters": llama3}, rope_scaling_factor=8,
+            rope_scaling_high_freq_factor=5)
+    refused("rope_type llama3 needs a factor", {"rope_parameters": {**llama3, "high_freq_factor": 1.0}})
     refused("intermediate_size is 64, but model.ffn_hidden_size is 96", ffn_hidden_size=96)
     refused('model_type is "qwen2"', {"model_type": "qwen2"})
     refused('hidden_act is "gelu"', {"hidden_act": "gelu"})
@@ -122,6 +128,7 @@ with Bench() as bench:
         check("and nothing is written", (bench.root / "unfit-out").exists(), False)
 
     unfit("model.moe.pre_softmax true (without model.qk_norm)", moe={**MOE, "pre_softmax": True})
+    unfit("model.qk_norm_over head (with experts)", moe=MOE, qk_norm=True)
     unfit("model.moe.layer_frequency (layers differ)", moe={**MOE, "layer_frequency": 2})
 
     contains("a checkpoint that is cut off", (lambda path: (path.write_bytes(path.read_bytes()[:-100]),

@@ -60,12 +60,16 @@ static void add_model(struct text *out, const struct spec *spec, const char *dir
     add_real(out, "  norm_epsilon", m->norm_epsilon);
     text_add(out, "  activation: swiglu\n  position: rope\n");
     add_real(out, "  rope_base", m->rope_base);
-    if (m->rope_scaling_factor != 0)
+    if (m->rope_scaling_factor != 0) {
         add_real(out, "  rope_scaling_factor", m->rope_scaling_factor);
+        add_real(out, "  rope_scaling_low_freq_factor", m->rope_scaling_low_freq_factor);
+        add_real(out, "  rope_scaling_high_freq_factor", m->rope_scaling_high_freq_factor);
+        text_addf(out, "  rope_scaling_original_length: %" PRId64 "\n", m->rope_scaling_original_length);
+    }
     if (m->bias)
         text_add(out, "  bias: true\n");
     if (m->qk_norm)
-        text_add(out, "  qk_norm: true\n");
+        text_addf(out, "  qk_norm: true\n  qk_norm_over: %s\n", m->qk_norm_over == QK_NORM_HEAD ? "head" : "projection");
     if (m->attention_window)
         text_addf(out, "  attention_window: %" PRId64 "\n", m->attention_window);
     text_add(out, "  init: {std: ");

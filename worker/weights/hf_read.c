@@ -69,6 +69,19 @@ static int read_sizes(struct spec *spec, const struct json *config, const struct
     return whole(&model->moe.experts, config, kind->experts, -1, err) != 0 ? -1 : whole(&model->moe.top_k, config, "num_experts_per_tok", -1, err);
 }
 
+// Llama 3's scaling, which has no fallbacks.
+static int read_scaling(struct spec_model *model, const struct json *rope, struct error *err)
+{
+    model->rope_scaling_factor = js_real_of(js_get(rope, "factor"), 0);
+    model->rope_scaling_low_freq_factor = js_real_of(js_get(rope, "low_freq_factor"), 0);
+    model->rope_scaling_high_freq_factor = js_real_of(js_get(rope, "high_freq_factor"), 0);
+    model->rope_scaling_original_length = js_integer_of(js_get(rope, "original_max_position_embeddings"), 0);
+    if (!(model->rope_scaling_factor >= 1) || !(model->rope_scaling_low_freq_factor > 0) || model->rope_scaling_original_length < 1 ||
+        !(model->rope_scaling_high_freq_factor > model->rope_scaling_low_freq_factor))
+        return error_set(err, "rope_type llama3 needs a factor of at least 1, low_freq_factor, a larger high_freq_factor and original_max_position_embeddings");
+    return 0;
+}
+
 // "rope_parameters" of transformers 5, or "rope_theta" and "rope_scaling" of those before.
 static int read_rope(struct spec *spec, const struct json *config, const struct kind *kind, struct error *err)
 {
@@ -81,8 +94,10 @@ static int read_rope(struct spec *spec, const struct json *config, const struct 
     spec->model.rope_base = theta;
     if (js_real_of(js_get(rope, "partial_rotary_factor"), js_real_of(js_get(config, "partial_rotary_factor"), 1)) != 1)
         return error_set(err, "partial_rotary_factor: heads that are rotated in part are not known here");
+    if (strcmp(type, "llama3") == 0)
+        return read_scaling(&spec->model, rope, err);
     if (strcmp(type, "default") != 0)
-        return error_set(err, "rope_type is \"%s\"; this build reads \"default\"", type);
+        return error_set(err, "rope_type is \"%s\"; this build reads \"default\" and \"llama3\"", type);
     return 0;
 }
 
@@ -113,6 +128,7 @@ static int read_model(struct spec *spec, const char **name, const struct json *c
     model->tied_embeddings = js_boolean_of(js_get(config, "tie_word_embeddings"), false);
     model->bias = js_boolean_of(js_get(config, "attention_bias"), false);
     model->qk_norm = kind->qk_norm;
+    model->qk_norm_over = QK_NORM_PROJECTION; // OLMoE's
     model->init.std = js_real_of(js_get(config, "initializer_range"), model->init.std);
     if (name)
         *name = kind->name;
@@ -194,8 +210,17 @@ static void compare_trunk(struct comparison *c, const struct spec_model *theirs,
     same_choice(c, "rotary positions", "model.position", ours->position == POSITION_ROPE, ours->position == POSITION_LEARNED ? "learned" : "none");
     same_choice(c, theirs->qk_norm ? "normalised queries and keys" : "no norms of queries and keys", "model.qk_norm",
         theirs->qk_norm == ours->qk_norm, ours->qk_norm ? "true" : "false");
+    same_choice(c, "norms over all of a token's heads", "model.qk_norm_over",
+        !theirs->qk_norm || theirs->qk_norm_over == ours->qk_norm_over, ours->qk_norm_over == QK_NORM_HEAD ? "head" : "projection");
     same_real(c, "rms_norm_eps", theirs->norm_epsilon, "model.norm_epsilon", ours->norm_epsilon);
     same_real(c, "rope_theta", theirs->rope_base, "model.rope_base", ours->rope_base);
+    same_real(c, "the factor of rope_parameters", theirs->rope_scaling_factor, "model.rope_scaling_factor", ours->rope_scaling_factor);
+    if (!(theirs->rope_scaling_factor > 0))
+        return;
+    same_real(c, "low_freq_factor", theirs->rope_scaling_low_freq_factor, "model.rope_scaling_low_freq_factor", ours->rope_scaling_low_freq_factor);
+    same_real(c, "high_freq_factor", theirs->rope_scaling_high_freq_factor, "model.rope_scaling_high_freq_factor", ours->rope_scaling_high_freq_factor);
+    same_whole(c, "original_max_position_embeddings", theirs->rope_scaling_original_length, "model.rope_scaling_original_length",
+        ours->rope_scaling_original_length);
 }
 
 static void compare_ffn(struct comparison *c, const struct spec_model *theirs, const struct spec *spec)

@@ -65,6 +65,8 @@ static void refuse_moe(struct text *out, const struct spec *spec)
     if (!same_experts_everywhere(spec))
         refuse(out, moe->layers.count ? "model.moe.layers" : moe->experts_per_layer.count ? "model.moe.experts_per_layer" : "model.moe.layer_frequency",
             "(layers differ)");
+    if (spec->model.qk_norm && spec->model.qk_norm_over == QK_NORM_HEAD)
+        refuse(out, "model.qk_norm_over", "head (with experts)");
     if (moe->routing != ROUTING_TOP_K)
         refuse(out, "model.moe.routing", "expert_choice");
     if (moe->score_function != SCORE_SOFTMAX)
@@ -114,8 +116,16 @@ int hf_architecture_of(enum hf_architecture *architecture, const struct spec *sp
 static struct json *rope_parameters(const struct spec *spec)
 {
     struct json *rope = js_object();
-    js_set(rope, "rope_type", js_string("default"));
-    js_set(rope, "rope_theta", js_real(spec->model.rope_base));
+    const struct spec_model *model = &spec->model;
+    bool scaled = model->rope_scaling_factor > 0;
+    js_set(rope, "rope_type", js_string(scaled ? "llama3" : "default"));
+    js_set(rope, "rope_theta", js_real(model->rope_base));
+    if (scaled) {
+        js_set(rope, "factor", js_real(model->rope_scaling_factor));
+        js_set(rope, "low_freq_factor", js_real(model->rope_scaling_low_freq_factor));
+        js_set(rope, "high_freq_factor", js_real(model->rope_scaling_high_freq_factor));
+        js_set(rope, "original_max_position_embeddings", js_integer(model->rope_scaling_original_length));
+    }
     return rope;
 }
 
@@ -165,7 +175,9 @@ struct json *hf_config_of(const struct spec *spec, enum hf_architecture architec
     js_set(config, "initializer_range", js_real(model->init.std));
     js_set(config, "rms_norm_eps", js_real(model->norm_epsilon));
     js_set(config, "rope_parameters", rope_parameters(spec));
-    js_set(config, "rope_theta", js_real(model->rope_base)); // where transformers before its version 5 looked
+    js_set(config, "rope_theta", js_real(model->rope_base)); // where transformers before its version 5 looked, as for rope_scaling
+    if (model->rope_scaling_factor > 0)
+        js_set(config, "rope_scaling", rope_parameters(spec));
     js_set(config, "attention_dropout", js_real(model->attention_dropout));
     js_set(config, "tie_word_embeddings", js_boolean(model->tied_embeddings));
     js_set(config, "use_cache", js_boolean(true));
