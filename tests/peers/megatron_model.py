@@ -71,7 +71,7 @@ def start_megatron(rank, size, store):
     moe_utils.MoEAuxLossAutoScaler.set_loss_scale(torch.tensor(1.0))
 
 
-def megatron_model(c, dtype):
+def megatron_model(c, dtype, **more):
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.transformer.transformer_config import TransformerConfig
@@ -82,12 +82,12 @@ def megatron_model(c, dtype):
                    moe_aux_loss_coeff=c["balance"], moe_token_dispatcher_type="alltoall", moe_layer_freq=c["layer_frequency"],
                    expert_model_parallel_size=c["expert_parallel"],
                    moe_router_dtype="fp64" if dtype == torch.float64 else "fp32")
-    config = TransformerConfig(
+    config = TransformerConfig(**dict(dict(
         num_layers=c["layers"], hidden_size=c["hidden"], num_attention_heads=c["heads"], num_query_groups=c["groups"],
         kv_channels=c["head_dim"], ffn_hidden_size=c["ffn"], gated_linear_unit=True, activation_func=F.silu, add_bias_linear=False,
         normalization="RMSNorm", layernorm_epsilon=1e-5, hidden_dropout=0.0, attention_dropout=0.0, params_dtype=dtype,
         use_cpu_initialization=True, bias_activation_fusion=False, bias_dropout_fusion=False, masked_softmax_fusion=False,
-        apply_rope_fusion=False, persist_layer_norm=False, gradient_accumulation_fusion=False, **moe)
+        apply_rope_fusion=False, persist_layer_norm=False, gradient_accumulation_fusion=False, **moe), **more))
     if c["experts"]:
         spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False)
     else:
