@@ -19,6 +19,8 @@ with Bench() as bench:
     for name, sections in {
         "dense": {}, "dense on 2 threads": {"resources": {"threads_per_rank": 2}},
         "moe in a batch ramp": {"model": {"moe": MOE}, "training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 40}}},
+        "bf16 with dropout": {"model": {"hidden_dropout": 0.1, "attention_dropout": 0.1}, "training": {"precision": "bf16"}},
+        "fp16 moe, steps skipped": {"model": {"moe": MOE}, "training": {"precision": "fp16", "loss_scale": {"initial": 2.0 ** 22}}},
         "moe over 2 ranks": {"model": {"moe": MOE}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}},
     }.items():
         training = {"iterations": 500, "deterministic": True, "validation": {"interval": 5, "iterations": 1}, **sections.pop("training", {}),
@@ -26,10 +28,11 @@ with Bench() as bench:
         run = bench.make("run", training=training, logging={"interval": 100, "expert_load": False}, **sections)
         said = judge(run.directory, ranks=run.ranks)
         contains(f"{name}: says so", said, "deterministic: 12 iterations twice, every bit equal")
+        check(f"{name}: skipped steps are told", " of them were skipped by the loss scale" in said, "skipped" in name)
         result = json.loads((run.directory / "determinism.json").read_text())
         check(f"{name}: 12 iterations", [row["step"] for row in result["steps"]], list(range(1, 13)))
-        check(f"{name}: what is compared", set(result["steps"][0]), {"step", "loss", "grad_norm", "grad_zeros", "equal"} | ({"load_balancing_loss"} if "moe" in name else set()))
-        check(f"{name}: parameters and moments too", [(row["name"], row["equal"]) for row in result["state"]], [("parameters", True), ("optimizer's state", True)])
+        check(f"{name}: what is compared", set(result["steps"][-1]), {"step", "loss", "grad_norm", "grad_zeros", "equal"} | ({"load_balancing_loss"} if "moe" in name else set()))
+        check(f"{name}: parameters and moments too", [(row["name"], row["equal"]) for row in result["state"]], [("parameters", True), ("optimizer's state", True), ("counters and the like", True)])
         check(f"{name}: no difference", (result["equal"], result["differences"]), (True, []))
         check(f"{name}: nothing else is left", sorted(p.name for p in run.directory.iterdir()), ["determinism.json", "run.json"])
 
@@ -65,11 +68,12 @@ with Bench() as bench:
     records.write_text(lines)
 
     weights = second.directory / "checkpoints" / "step-0000008"
-    for path, name in ((next(weights.glob("model-00002*")), "model.layers."), (next(weights.glob("optimizer-00001*")), ".exp_avg")):
+    for path, name in ((next(weights.glob("model-00002*")), "model.layers."), (next(weights.glob("optimizer-00001*")), ".exp_avg"),
+                       (weights / "extra.safetensors", "optimizer.")):
         raw = path.read_bytes()
         path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
         said = judge(first.directory, second.directory, code=FAILED)
-        contains(f"one bit of {path.name}", said, "NOT deterministic: the first difference is model.")
+        contains(f"one bit of {path.name}", said, "NOT deterministic: the first difference is ")
         contains(f"its tensor is named", said.split("first difference is ")[1], name)
         path.write_bytes(raw)
     contains("as before", judge(first.directory, second.directory), "every bit equal")

@@ -207,6 +207,8 @@ static int compare_checkpoints(struct json *result, const char *first, const cha
     int status = compare_set(result, ours, theirs, "model", "parameters", err);
     if (status == 0)
         status = compare_set(result, ours, theirs, "optimizer", "optimizer's state", err);
+    if (status == 0)
+        status = compare_set(result, ours, theirs, "extra", "counters and the like", err);
     free(ours);
     free(theirs);
     return status;
@@ -248,7 +250,7 @@ static void print_value(const struct json *value, int width)
     struct text text;
     text_init(&text, 4096);
     if (js_kind(value) == JSON_KIND_NULL)
-        text_add(&text, "nothing");
+        text_add(&text, "none");
     else if (js_kind(value) == JSON_KIND_STRING)
         text_add(&text, js_string_of(value, ""));
     else
@@ -259,8 +261,7 @@ static void print_value(const struct json *value, int width)
 
 static void print_steps(const struct json *steps)
 {
-    const struct json *first = js_at(steps, 0);
-    bool balance = js_get(first, "load_balancing_loss") != NULL;
+    bool balance = js_get(js_at(steps, 0), "load_balancing_loss") != NULL;
     printf("%6s  %22s  %s%22s  %12s  %s\n", "step", "loss", balance ? "   load_balancing_loss  " : "", "grad_norm", "grad_zeros", "bits");
     for (size_t i = 0; i < js_count(steps); i++) {
         const struct json *row = js_at(steps, i);
@@ -279,6 +280,16 @@ static void print_steps(const struct json *steps)
     }
 }
 
+// In fp16 a run begins with steps that only find its scale: they change nothing, so they prove little.
+static void print_skipped(const struct json *steps)
+{
+    size_t skipped = 0;
+    for (size_t i = 0; i < js_count(steps); i++)
+        skipped += !js_get(js_at(steps, i), "grad_norm");
+    if (skipped)
+        printf("%zu of them were skipped by the loss scale: a lower training.loss_scale.initial skips fewer\n", skipped);
+}
+
 void determinism_print(const struct json *result)
 {
     const struct json *state = js_get(result, "state"), *differences = js_get(result, "differences"), *worst = js_at(differences, 0);
@@ -290,6 +301,7 @@ void determinism_print(const struct json *result)
     }
     if (js_boolean_of(js_get(result, "equal"), false)) {
         printf("deterministic: %lld iterations twice, every bit equal\n", (long long)js_integer_of(js_get(result, "iterations"), 0));
+        print_skipped(js_get(result, "steps"));
         return;
     }
     printf("NOT deterministic: the first difference is ");
