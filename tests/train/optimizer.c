@@ -13,6 +13,7 @@
 
 struct fixture {
     struct spec spec;
+    struct comm *world;
     struct parallel parallel;
     struct model *model;
     struct optimizer optimizer;
@@ -27,7 +28,8 @@ static void open_fixture(struct fixture *f)
     f->spec.training.iterations = 10;
     f->spec.training.optimizer = (struct spec_optimizer){.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1};
     f->spec.training.learning_rate = (struct spec_learning_rate){.schedule = SCHEDULE_CONSTANT, .peak = 0.01, .expert_peak = 0.002};
-    assert_int_equal(parallel_init(&f->parallel, &f->spec, comm_self(), &err), 0);
+    f->world = comm_self();
+    assert_int_equal(parallel_init(&f->parallel, &f->spec, f->world, &err), 0);
     assert_int_equal(model_new(&f->model, &f->spec, device_reference_f64(), &f->parallel, &err), 0);
     optimizer_init(&f->optimizer, f->model);
     tiny_values(f->model, 0.5);
@@ -39,6 +41,7 @@ static void close_fixture(struct fixture *f)
     optimizer_release(&f->optimizer);
     model_free(f->model);
     parallel_release(&f->parallel);
+    comm_finish(f->world);
 }
 
 // Every tensor before and after one update.
