@@ -49,34 +49,40 @@ static void add_gradient(void *context, const struct param *param)
     *(param->expert < 0 ? &reduced->dense : &reduced->expert) += here;
 }
 
-static int64_t moe_layers_on(const struct spec *spec, const struct layout *layout, int64_t stage)
-{
-    int64_t count = 0;
-    for (int64_t layer = 0; layer < spec->model.layers; layer++)
-        count += spec_layer_experts(spec, layer) > 0 && layer_stage(spec, layout, layer) == stage;
-    return count;
-}
+// Rows that a rank sends in the MoE layers of a stage for one micro batch, each way; and those that recomputed layers send once more: the
+// way there, and the way back where the layer's output is needed.
+struct sent {
+    int64_t rows, there_again, back_again;
+};
 
-// Bytes a micro batch that recomputed layers exchange once more: the rows' way there, and the way back where the layer's output is needed.
-static int64_t repeated_exchanges(const struct spec *spec, int64_t rows, int64_t probabilities)
+static struct sent sent_by(const struct spec *spec, const struct layout *layout, int64_t stage)
 {
-    int64_t bytes = 0;
+    struct sent sent = {0};
+    struct model_sizes sizes;
+    model_sizes_init(&sizes, spec, layout, ROUTING_BALANCED);
     for (int64_t layer = 0; layer < spec->model.layers; layer++) {
+        int64_t experts = spec_layer_experts(spec, layer), rows;
         bool last;
-        if (spec_layer_experts(spec, layer) > 0 && recompute_repeats(spec, layer, &last))
-            bytes += rows * (last ? 1 : 2) + probabilities;
+        if (!experts || layer_stage(spec, layout, layer) != stage)
+            continue;
+        rows = (int64_t)model_sizes_of(&sizes, (size_t)experts).N;
+        sent.rows += rows;
+        if (!recompute_repeats(spec, layer, &last))
+            continue;
+        sent.there_again += rows;
+        sent.back_again += last ? 0 : rows;
     }
-    return bytes;
+    return sent;
 }
 
 void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct layout *layout)
 {
     struct dims n = dims_of(spec);
     *cost = (struct volume_cost){0};
-    int64_t layers = 0;
+    struct sent sent = {0};
     for (int64_t stage = 0; stage < layout->pp; stage++) {
-        int64_t here = moe_layers_on(spec, layout, stage);
-        layers = here > layers ? here : layers;
+        struct sent here = sent_by(spec, layout, stage);
+        sent = here.rows > sent.rows ? here : sent;
         struct reduced reduced = {.spec = spec, .layout = layout, .stage = stage};
         param_walk(spec, add_gradient, &reduced);
         int64_t bytes = 4 * ((layout->dp * layout->cp > 1 ? reduced.dense : 0) + (layout->edp > 1 ? reduced.expert : 0));
@@ -84,12 +90,10 @@ void volume_cost(struct volume_cost *cost, const struct spec *spec, const struct
     }
     if (layout->ep == 1 || spec->model.moe.dispatcher == DISPATCHER_ALLGATHER)
         return;
-    int64_t tokens = n.B * n.S / layout->cp / (spec->parallelism.sequence ? layout->tp : 1);
-    int64_t times = layers * micro_batches(spec);
-    int64_t real = spec->training.precision == PRECISION_FP32 ? 4 : 2;
-    int64_t probability = spec->model.moe.router_dtype == ROUTER_BF16 ? 2 : 4;
-    cost->alltoall_rows = 4 * tokens * n.K * n.C * real * times;
-    cost->alltoall_probabilities = 2 * tokens * n.K * probability * times;
-    cost->alltoall_recompute = repeated_exchanges(spec, tokens * n.K * n.C * real, tokens * n.K * probability) * micro_batches(spec);
+    int64_t real = spec->training.precision == PRECISION_FP32 ? 4 : 2, times = micro_batches(spec);
+    int64_t probability = spec->engine != ENGINE_NATIVE && spec->model.moe.router_dtype == ROUTER_BF16 ? 2 : 4;
+    cost->alltoall_rows = 4 * sent.rows * n.C * real * times;
+    cost->alltoall_probabilities = 2 * sent.rows * probability * times;
+    cost->alltoall_recompute = ((sent.there_again + sent.back_again) * n.C * real + sent.there_again * probability) * times;
     cost->alltoall_total = cost->alltoall_rows + cost->alltoall_probabilities + cost->alltoall_recompute;
 }

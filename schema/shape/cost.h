@@ -23,7 +23,8 @@ struct memory_cost {
 void memory_cost(struct memory_cost *cost, const struct spec *spec, const struct layout *layout);
 
 // Bytes one rank hands to the communicator in one step: whole send buffers, own rows included. The way there sends T·K rows whatever the
-// routing, the way back what arrived: so this is exact for balanced routing, and otherwise as the mean over the expert-parallel group.
+// routing (all that experts have room for where they are filled up or choose), the way back what arrived: so this is exact for balanced
+// routing, and otherwise as the mean over the expert-parallel group. With a capacity that is not filled up it is the most: dropped rows stay.
 // A group of one exchanges nothing. Of several pipeline stages, the one with most.
 struct volume_cost {
     int64_t alltoall_rows;          // tokens: forward dispatch + combine, backward of both

@@ -7,7 +7,7 @@
 // added in another order round weights another way now and then.
 #include "schema/base/text.h"
 #include "schema/shape/cost.h"
-#include "tests/train/tiny_model.h"
+#include "tests/train/tiny_routing.h"
 #include "worker/parallel/reduce.h"
 
 #include <inttypes.h>
@@ -66,12 +66,27 @@ static void every_shape_recomputed(struct spec *spec)
 }
 
 static void (*change)(struct spec *); // what the models of this case are
+static const struct tiny_routing *routing; // or, if not NULL, one of the list
+
+// The global loss counts the micro batches of all ranks so far, which are others in another layout: it has a test of its own.
+static void make_local(struct spec_moe *moe)
+{
+    for (size_t i = 0; i < moe->losses_count; i++)
+        if (moe->losses[i].type == MOE_LOSS_GLOBAL_AUX)
+            moe->losses[i].type = MOE_LOSS_AUX;
+}
 
 static void side_init(struct side *side, struct comm *ranks, int64_t expert_parallel, const struct device *device)
 {
     struct error err = {{0}};
-    tiny_spec(&side->spec, &(struct tiny){.experts = experts, .top_k = TOP_K, .balance = 0.05, .grouped_gemm = true,
-        .micro_batch = SEQUENCES, .ranks = ranks->size, .expert_parallel = expert_parallel, .change = change});
+    struct tiny tiny = {.experts = experts, .top_k = TOP_K, .balance = 0.05, .grouped_gemm = true, .change = change};
+    if (routing)
+        tiny = routing->tiny;
+    tiny.micro_batch = SEQUENCES;
+    tiny.ranks = ranks->size;
+    tiny.expert_parallel = expert_parallel;
+    tiny_spec(&side->spec, &tiny);
+    make_local(&side->spec.model.moe);
     side->spec.training.global_batch_size = SEQUENCES_A_STEP;
     side->spec.training.precision = device->format == FORMAT_BF16 ? PRECISION_BF16 : device->format == FORMAT_FP16 ? PRECISION_FP16 : PRECISION_FP32;
     REQUIRE(parallel_init(&side->parallel, &side->spec, ranks, &err) == 0, "%s", err.text);
@@ -100,8 +115,10 @@ static struct outcome gradients(struct side *side, int64_t step)
     model_zero_gradients(side->model);
     model_statistics_reset(side->model);
     for (int64_t m = 0; m < micro_batches; m++) {
-        tiny_tokens(&side->spec, tokens, targets, step * SEQUENCES_A_STEP + (m * ranks + side->parallel.dp->rank) * SEQUENCES, SEQUENCES);
-        outcome.loss += model_forward(side->model, &(struct micro_batch){.tokens = tokens, .targets = targets}, true, scale / (double)micro_batches) / (double)micro_batches;
+        int64_t first = step * SEQUENCES_A_STEP + (m * ranks + side->parallel.dp->rank) * SEQUENCES;
+        tiny_tokens(&side->spec, tokens, targets, first, SEQUENCES);
+        outcome.loss += model_forward(side->model, &(struct micro_batch){.tokens = tokens, .targets = targets, .first_sample = first}, true,
+            scale / (double)micro_batches) / (double)micro_batches;
         model_backward(side->model);
     }
     all_reduce_doubles(side->parallel.dp, &outcome.loss, 1);
@@ -162,7 +179,7 @@ static void compare(const struct outcome *together, const struct outcome *alone,
     REQUIRE(relative(together->norm, alone->norm) < 1e-5, "step %" PRId64 ": gradient norm %.9g, alone %.9g", step, together->norm, alone->norm);
     REQUIRE(!memcmp(together->counts, alone->counts, sizeof alone->counts), "step %" PRId64 ": expert counts differ", step);
     for (size_t layer = 0; layer < TINY_LAYERS; layer++)
-        REQUIRE(relative(together->balance[layer], alone->balance[layer]) < 1e-5, "step %" PRId64 ": balance of layer %zu: %.9g, alone %.9g",
+        REQUIRE(relative(together->balance[layer], alone->balance[layer]) < 1e-5 || (!together->balance[layer] && !alone->balance[layer]), "step %" PRId64 ": balance of layer %zu: %.9g, alone %.9g",
             step, layer, together->balance[layer], alone->balance[layer]);
     same_everywhere(together, sizeof *together, "outcome of the step");
 }
@@ -286,6 +303,95 @@ static void recomputed_is_kept(int64_t expert_parallel, const struct device *dev
     bytes_exchanged(expert_parallel, device);
 }
 
+// Every way of routing: one step as one rank does it, arenas as planned, no more bytes than planned, and exactly those where every expert
+// is filled up.
+static void every_routing(int64_t expert_parallel, const struct device *device)
+{
+    int64_t asked = experts;
+    for (size_t i = 0; i < tiny_routings_count; i++) {
+        struct side together, alone;
+        struct comm *self = comm_self();
+        struct volume_cost cost;
+        routing = &tiny_routings[i];
+        experts = routing->tiny.experts;
+        side_init(&together, world, expert_parallel, device);
+        side_init(&alone, self, 1, device);
+        int64_t before = together.parallel.ep->alltoall_bytes + together.parallel.dp->alltoall_bytes + together.parallel.edp->alltoall_bytes;
+        struct outcome a = gradients(&together, 0), b = gradients(&alone, 0);
+        int64_t bytes = together.parallel.ep->alltoall_bytes + together.parallel.dp->alltoall_bytes + together.parallel.edp->alltoall_bytes - before;
+        if (world->rank == 0)
+            printf("%s: loss %.7f, alone %.7f\n", routing->name, a.loss, b.loss);
+        compare(&a, &b, 0);
+        compare_tensors(&together, &alone);
+        as_planned(&together);
+        as_planned(&alone);
+        all_reduce_integers(world, &bytes, 1);
+        volume_cost(&cost, &together.spec, &together.parallel.layout);
+        const struct spec_moe *moe = &together.spec.model.moe;
+        bool may_drop = moe->capacity_factor > 0 && moe->routing == ROUTING_TOP_K && !moe->pad_to_capacity;
+        REQUIRE(bytes == cost.alltoall_total * world->size || (may_drop && bytes < cost.alltoall_total * world->size),
+            "%s: %" PRId64 " bytes over all ranks, planned %" PRId64 " a rank", routing->name, bytes, cost.alltoall_total);
+        side_release(&together);
+        side_release(&alone);
+        self->ops->free(self);
+    }
+    routing = NULL;
+    experts = asked;
+}
+
+// ---- the global loss: of one micro batch a rank it is the plain loss of all of them as one, and so is its gradient ----
+
+static void lay_out_global(struct side *side, struct comm *ranks, enum spec_moe_loss type, int64_t sequences, const struct device *device)
+{
+    struct error err = {{0}};
+    tiny_spec(&side->spec, &(struct tiny){.experts = experts, .top_k = TOP_K, .balance = 1, .micro_batch = sequences, .ranks = ranks->size,
+        .expert_parallel = ranks->size > 1 ? together_size : 1});
+    side->spec.model.moe.losses[0].type = type;
+    REQUIRE(parallel_init(&side->parallel, &side->spec, ranks, &err) == 0, "%s", err.text);
+    REQUIRE(model_new(&side->model, &side->spec, device, &side->parallel, &err) == 0, "%s", err.text);
+    tiny_values(side->model, 0.4);
+}
+
+static double routing_gradients(struct side *side, enum spec_moe_loss type)
+{
+    int64_t sequences = side->spec.training.micro_batch_size, count = sequences * TINY_SEQUENCE;
+    int32_t *tokens = allocate((size_t)count, sizeof *tokens), *targets = allocate((size_t)count, sizeof *targets);
+    struct moe_report report;
+    double loss = 0;
+    tiny_tokens(&side->spec, tokens, targets, side->parallel.dp->rank * sequences, sequences);
+    for (int64_t t = 0; t < count; t++)
+        targets[t] = -1; // nothing but the losses of routing
+    model_zero_gradients(side->model);
+    model_statistics_reset(side->model);
+    model_forward(side->model, &(struct micro_batch){.tokens = tokens, .targets = targets}, true, 1);
+    model_backward(side->model);
+    model_reduce_gradients(side->model);
+    moe_report_init(&report, &side->spec);
+    model_statistics_global(side->model, &report);
+    for (size_t layer = 0; layer < TINY_LAYERS; layer++)
+        loss += report.losses[type][layer];
+    moe_report_release(&report);
+    free(tokens);
+    free(targets);
+    return loss;
+}
+
+static void global_loss_is_of_all_ranks(const struct device *device)
+{
+    struct side together, alone;
+    struct comm *self = comm_self();
+    lay_out_global(&together, world, MOE_LOSS_GLOBAL_AUX, 1, device);
+    lay_out_global(&alone, self, MOE_LOSS_AUX, world->size, device);
+    double a = routing_gradients(&together, MOE_LOSS_GLOBAL_AUX), b = routing_gradients(&alone, MOE_LOSS_AUX);
+    REQUIRE(relative(a, b) < 1e-6, "global loss %.9g, of all ranks' tokens as one micro batch %.9g", a, b);
+    compare_tensors(&together, &alone);
+    if (world->rank == 0)
+        printf("global loss %.7f, as one micro batch %.7f\n", a, b);
+    side_release(&together);
+    side_release(&alone);
+    self->ops->free(self);
+}
+
 int main(int argc, char **argv)
 {
     int64_t expert_parallel = argc > 2 ? strtol(argv[1], NULL, 10) : 0;
@@ -307,6 +413,11 @@ int main(int argc, char **argv)
     change = every_shape;
     eight_steps(expert_parallel, &device);
     recomputed_is_kept(expert_parallel, &device);
+    change = NULL;
+    if (device.format == FORMAT_FP32) {
+        every_routing(expert_parallel, &device);
+        global_loss_is_of_all_ranks(&device);
+    }
     if (world->rank == 0)
         printf("%" PRId64 " ranks, expert parallel %" PRId64 ": as one rank\n", world->size, expert_parallel);
     comm_finish(world);

@@ -341,6 +341,54 @@ static void test_numbers_mean(void **test)
     each_cpu(zero_logits);
 }
 
+// ---- jitter ----
+
+// dims: T, C
+static void run_jitter(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    struct dropout jitter = {0.3, 0x123456789abcdef0u, 0xfffffffau, dropout_site(JITTER_ROUTER, 3)};
+    ops->jitter(r[0], r[1], &jitter, t->dims[0], t->dims[1]);
+    ops->jitter(r[1], r[1], &jitter, t->dims[0], t->dims[1]);
+}
+
+static void test_jitter(void **test)
+{
+    static const size_t sizes[][2] = {{1, 1}, {3, 17}, {12, 64}, {9, 130}};
+    (void)test;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        struct trial trial;
+        trial_begin(&trial, "jitter (T×C)", 2, sizes[s][0], sizes[s][1]);
+        trial_reals(&trial, sizes[s][0] * sizes[s][1], 1);
+        trial_reals(&trial, sizes[s][0] * sizes[s][1], 1);
+        trial_end(&trial, run_jitter);
+    }
+}
+
+// Factors of one value each, spread evenly between 1 − p and 1 + p, and those of a token stay its own wherever its row lies.
+static void test_jitter_is_of_its_place(void **test)
+{
+    enum { C = 1000, T = 20 };
+    (void)test;
+    double factors[C], again[C], sum = 0, squares = 0, least = 2, most = 0;
+    struct dropout jitter = {0.25, 7, 0xffffffffu, dropout_site(JITTER_ROUTER, 1)};
+    for (uint64_t t = 0; t < T; t++) {
+        struct dropout later = jitter;
+        jitter_factors(factors, &jitter, t, C);
+        later.token += t;
+        jitter_factors(again, &later, 0, C / 3);
+        assert_true(same_bits(factors, again, C / 3));
+        for (size_t c = 0; c < C; c++) {
+            sum += factors[c] - 1;
+            squares += (factors[c] - 1) * (factors[c] - 1);
+            least = fmin(least, factors[c]);
+            most = fmax(most, factors[c]);
+        }
+    }
+    assert_true(least > 0.75 && least < 0.751 && most < 1.25 && most > 1.249);
+    assert_true(fabs(sum / (C * T)) < 5e-3 && fabs(squares / (C * T) - 0.25 * 0.25 / 3) < 1e-3);
+}
+
 // ---- products ----
 
 // dims: T, E, C, arithmetic
@@ -407,6 +455,8 @@ int main(void)
         cmocka_unit_test(test_choices_mean),
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_numbers_mean),
+        cmocka_unit_test(test_jitter),
+        cmocka_unit_test(test_jitter_is_of_its_place),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_products_mean),
     };

@@ -1,7 +1,7 @@
 // The gradient of every parameter tensor against central finite differences in double, for dense models and Mixtures of Experts; and
 // what follows from the meaning of a micro batch, a fresh model, the guard device and a single expert.
 #include "schema/base/text.h"
-#include "tests/train/tiny_model.h"
+#include "tests/train/tiny_routing.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -140,6 +140,15 @@ static void moe_gradients_with_pre_softmax_are_finite_differences(void **state)
 {
     (void)state;
     check_gradients(&(struct tiny){.experts = 4, .top_k = 1, .pre_softmax = true, .balance = 0.3, .layer_frequency = 2});
+}
+
+static void gradients_of_every_routing_are_finite_differences(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < tiny_routings_count; i++) {
+        print_message("%s: ", tiny_routings[i].name);
+        check_gradients(&tiny_routings[i].tiny);
+    }
 }
 
 // ---- attention in every shape ----
@@ -545,6 +554,7 @@ int main(void)
         cmocka_unit_test(moe_gradients_are_finite_differences),
         cmocka_unit_test(moe_gradients_with_balance_loss_are_finite_differences),
         cmocka_unit_test(moe_gradients_with_pre_softmax_are_finite_differences),
+        cmocka_unit_test(gradients_of_every_routing_are_finite_differences),
         cmocka_unit_test(attention_gradients_are_finite_differences),
         cmocka_unit_test(shapes_gradients_are_finite_differences),
         cmocka_unit_test(micro_batches_add_up_to_the_batch),

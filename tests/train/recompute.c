@@ -1,7 +1,7 @@
 // Recomputation changes no bit: loss, every gradient and what is counted are those of a model that keeps everything, over every kind of
 // model and every way to recompute; and the arena is smaller.
 #include "schema/base/text.h"
-#include "tests/train/tiny_model.h"
+#include "tests/train/tiny_routing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -128,23 +128,33 @@ static const struct tiny kinds[] = {
     {.experts = 8, .top_k = 2, .balance = 0.1, .change = every_shape},
 };
 
+static void changes_no_bit_of(struct spec *spec, const struct device *device)
+{
+    struct outcome kept, again;
+    run(&kept, spec, device);
+    for (size_t way = 0; way < WAYS; way++) {
+        spec->training.recompute = ways[way];
+        run(&again, spec, device);
+        compare(&kept, &again);
+        bool everything = ways[way].layers == LAYERS && ways[way].method == RECOMPUTE_UNIFORM; // one chunk: made once, kept to the end
+        bool only_one = ways[way].layers == 1 && ways[way].method == RECOMPUTE_BLOCK;            // so is a block of one layer
+        assert_true(everything || only_one ? again.bytes == kept.bytes : again.bytes < kept.bytes);
+        release(&again);
+    }
+    release(&kept);
+}
+
 static void changes_no_bit(const struct device *device)
 {
+    struct spec spec;
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
-        struct spec spec;
-        struct outcome kept, again;
         tiny_spec(&spec, &kinds[kind]);
-        run(&kept, &spec, device);
-        for (size_t way = 0; way < WAYS; way++) {
-            spec.training.recompute = ways[way];
-            run(&again, &spec, device);
-            compare(&kept, &again);
-            bool everything = ways[way].layers == LAYERS && ways[way].method == RECOMPUTE_UNIFORM; // one chunk: made once, kept to the end
-            bool only_one = ways[way].layers == 1 && ways[way].method == RECOMPUTE_BLOCK;            // so is a block of one layer
-            assert_true(everything || only_one ? again.bytes == kept.bytes : again.bytes < kept.bytes);
-            release(&again);
-        }
-        release(&kept);
+        changes_no_bit_of(&spec, device);
+    }
+    for (size_t i = 0; i < tiny_routings_count; i++) {
+        tiny_spec(&spec, &tiny_routings[i].tiny);
+        five_layers(&spec);
+        changes_no_bit_of(&spec, device);
     }
 }
 

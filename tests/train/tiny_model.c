@@ -67,6 +67,11 @@ void tiny_values(struct model *model, double deviation)
         free(values);
     }
     model_refresh_weights(model);
+    for (size_t layer = 0; layer < (size_t)model->spec->model.layers; layer++) {
+        float *bias = model_expert_bias(model, layer);
+        for (int64_t e = 0; bias && e < spec_layer_experts(model->spec, (int64_t)layer); e++)
+            bias[e] = (float)(0.4 * (tiny_random(layer + 1, (uint64_t)e) - 0.5));
+    }
 }
 
 void tiny_tokens(const struct spec *spec, int32_t *tokens, int32_t *targets, int64_t first, int64_t count)

@@ -16,7 +16,8 @@ enum { TINY_LAYERS = 2, TINY_HIDDEN = 12, TINY_FFN = 20, TINY_HEADS = 2, TINY_GR
 
 void tiny_spec(struct spec *spec, const struct tiny *tiny); // owns nothing: no release
 
-// Every resident tensor gets values that depend on its name and the element alone: norms around 1, matrices with this deviation.
+// Every resident tensor gets values that depend on its name and the element alone: norms around 1, matrices with this deviation. So do the
+// biases that experts are chosen with.
 void tiny_values(struct model *model, double deviation);
 
 // Tokens and targets of the sequences first … first + count − 1 of an endless supply; every seventh target is not counted.

@@ -94,6 +94,7 @@ static const struct device_ops ops = {
     .attention_backward = cpu_attention_backward,
     .attention_cached = cpu_attention_cached,
     .dropout = cpu_dropout,
+    .jitter = cpu_jitter,
     .swiglu_forward = cpu_swiglu_forward,
     .swiglu_backward = cpu_swiglu_backward,
     .gelu_forward = cpu_gelu_forward,

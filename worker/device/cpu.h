@@ -118,6 +118,7 @@ void cpu_scale_rows(void *out, const void *x, const void *factor, size_t T, size
 void cpu_scale_rows_backward(void *dx, void *dfactor, const void *dout, const void *x, const void *factor, size_t T, size_t C);
 
 // cpu_router.c
+void cpu_jitter(void *out, const void *in, const struct dropout *jitter, size_t T, size_t C);
 void cpu_router_scores(void *scores, const void *logits, const void *bias, size_t T, size_t E, enum score_function function);
 void cpu_router_weights(void *probs, const int32_t *choice, const void *logits, size_t T, size_t E, size_t J, const struct weighing *weighing);
 void cpu_router_masses(double *masses, const void *logits, size_t B, size_t S, size_t E, enum score_function function);

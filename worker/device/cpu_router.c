@@ -7,6 +7,30 @@
 
 enum { TOKEN_BLOCK = 256 }; // tokens whose sums are made together
 
+struct jittered {
+    float *out;
+    const float *in;
+    const struct dropout *jitter;
+    size_t T, C;
+};
+
+static void run_jitter(const void *job, int thread, int threads)
+{
+    const struct jittered *j = job;
+    struct range part = cpu_part(j->T, thread, threads);
+    double *factors = (double *)cpu_scratch(thread, SCRATCH_ROUTER, 2 * j->C);
+    for (size_t t = part.from; t < part.to; t++) {
+        jitter_factors(factors, j->jitter, t, j->C);
+        for (size_t c = 0; c < j->C; c++)
+            j->out[t * j->C + c] = (float)(j->in[t * j->C + c] * factors[c]);
+    }
+}
+
+void cpu_jitter(void *out, const void *in, const struct dropout *jitter, size_t T, size_t C)
+{
+    cpu_run(run_jitter, &(struct jittered){out, in, jitter, T, C}, 16 * T * C);
+}
+
 // ---- scores and weights ----
 
 struct routing {

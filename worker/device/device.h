@@ -124,6 +124,7 @@ struct device_ops {
 
     // out(T,C) = in · factor of each value: row t is row t of the dropout, channel c its value c. out may be in; its own gradient.
     void (*dropout)(void *out, const void *in, const struct dropout *dropout, size_t T, size_t C);
+    void (*jitter)(void *out, const void *in, const struct dropout *jitter, size_t T, size_t C); // the same with the factors of jitter
 
     // Attention of T new positions of one sequence, past .. past + T − 1, over its cache (past + T, 2G·D): keys, then values of each position, the new
     // ones' among them. qkv(T, (H+2G)·D), of which only the queries are read; out(T, H·D). A position sees the last `window`, its own among them; 0: all.

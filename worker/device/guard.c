@@ -312,6 +312,11 @@ static void guard_dropout(void *out, const void *in, const struct dropout *dropo
     inner->ops->dropout(REALS(out, T * C), REALS(in, T * C), dropout, T, C);
 }
 
+static void guard_jitter(void *out, const void *in, const struct dropout *jitter, size_t T, size_t C)
+{
+    inner->ops->jitter(REALS(out, T * C), REALS(in, T * C), HOST(jitter), T, C);
+}
+
 static void guard_attention_cached(
     void *out, const void *qkv, const void *cache, size_t T, size_t past, size_t H, size_t G, size_t D, size_t window)
 {
@@ -571,6 +576,7 @@ static const struct device_ops ops = {
     .attention_backward = guard_attention_backward,
     .attention_cached = guard_attention_cached,
     .dropout = guard_dropout,
+    .jitter = guard_jitter,
     .swiglu_forward = guard_swiglu_forward,
     .swiglu_backward = guard_swiglu_backward,
     .gelu_forward = guard_gelu_forward,

@@ -115,6 +115,17 @@ static void count_rows(struct model *model, struct layer_activations *l, size_t 
         device->memory->upload(l->counts, read, s->E * sizeof *read);
 }
 
+// What the router reads in training with jitter: normed_mlp times factors of its places, in `room`. Its own adjoint.
+static const void *jittered(struct model *model, size_t layer, void *room, const void *in)
+{
+    struct activations *a = model->activations;
+    struct dropout jitter = dropout_of(model, model->spec->model.moe.input_jitter, JITTER_ROUTER, layer);
+    if (jitter.probability <= 0)
+        return in;
+    model->device->ops->jitter(room, in, &jitter, a->sizes.T, a->sizes.C);
+    return room;
+}
+
 void route(struct model *model, size_t layer)
 {
     const struct device_ops *ops = model->device->ops;
@@ -124,7 +135,8 @@ void route(struct model *model, size_t layer)
     const struct model_sizes *s = &l->sizes;
     size_t capacity = expert_capacity(moe, s->T, s->E, a->training);
 
-    ops->router_linear_forward(l->router_logits, l->normed_mlp, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C, router_arithmetic(moe));
+    const void *input = jittered(model, layer, a->exchange.drouter, l->normed_mlp); // free in the forward pass
+    ops->router_linear_forward(l->router_logits, input, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C, router_arithmetic(moe));
     choose(model, layer, capacity);
     weigh_and_drop(model, l, capacity);
     count_rows(model, l, capacity);
@@ -148,6 +160,8 @@ void route_backward(struct model *model, size_t layer, const void *dsent_probs)
     ops->gather_rows(x->dprobs, dsent_probs, l->row_of, s->T * s->J, 1);
     branches_probs_backward(model, layer);
     ops->router_backward(x->dlogits, x->dprobs, weighed_choice(moe, l), l->router_logits, l->pull, z_pull, s->B, s->S, s->E, s->J, &weighing);
-    ops->router_linear_dweight(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, l->normed_mlp, s->T, s->E, s->C, router_arithmetic(moe));
+    const void *input = jittered(model, layer, x->drouter, l->normed_mlp);
+    ops->router_linear_dweight(layer_gradient(model, PARAM_ROUTER, layer), x->dlogits, input, s->T, s->E, s->C, router_arithmetic(moe));
     ops->router_linear_dinput(x->drouter, x->dlogits, layer_weight(model, PARAM_ROUTER, layer), s->T, s->E, s->C, router_arithmetic(moe));
+    jittered(model, layer, x->drouter, x->drouter);
 }
