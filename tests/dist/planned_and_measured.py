@@ -17,10 +17,15 @@ LAYOUTS = {
     "moe over 4 ranks": ({"layers": 3, "moe": {**MOE, "top_k": 3}}, 4, 4),
 }
 
+RAMPED = "moe over 2 ranks in a batch ramp"
+LAYOUTS[RAMPED] = LAYOUTS["moe over 2 ranks"]
+
 with Bench() as bench, Home() as home:
     for name, (model, ranks, experts) in LAYOUTS.items():
         sections = {"model": model, "resources": {"ranks_per_node": ranks}, "parallelism": {"expert": experts},
                     "training": {"iterations": 3, "validation": {"interval": 2, "iterations": 1}}}
+        if name == RAMPED:
+            sections["training"].update(iterations=4, rampup_batch_size={"start": 4, "increment": 4, "samples": 8})
         run = bench.make("run", **json.loads(json.dumps(sections)))
         run.train()
         end = run.records("end")[0]

@@ -92,7 +92,7 @@ void train_step(struct trainer *trainer)
     result->tokens = samples_before(spec, trainer->step + 1) * spec->data.sequence_length;
     result->seconds = clock_steady() - began;
     trainer->alltoall_bytes += trainer->parallel.ep->alltoall_bytes - bytes;
-    trainer->steps_run++;
+    trainer->samples_run += result->samples;
 }
 
 // The same samples each time: the first of the validation split's order.

@@ -23,7 +23,7 @@ struct trainer {
     struct schedule schedule;       // of a step's micro batches; made again when their number changes
     struct step_result result;      // of the last step
     int64_t step;                   // steps done; those that changed the model are counted by the optimizer
-    int64_t steps_run;              // in this attempt
+    int64_t samples_run;            // of training steps in this attempt
     int64_t alltoall_bytes;         // of training steps in this attempt, this rank
     double peak_memory_bytes;       // most that a rank has held of its own after a step of this attempt; the same on every rank
 };

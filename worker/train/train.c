@@ -185,8 +185,10 @@ static struct json *account(struct trainer *trainer, bool prepared)
     js_set(parameters, "active", js_integer(param_count(&trainer->job.spec).active));
     js_set(parameters, "resident_dense", js_integer(resident[0]));
     js_set(parameters, "resident_experts", js_integer(resident[1]));
-    // A rank's bytes in one training step, as the mean over ranks and steps: what arrives depends on the routing, its mean does not.
-    js_set(members, "alltoall_bytes_per_step", js_integer(trainer->steps_run ? bytes / (trainer->steps_run * world->size) : 0));
+    // A rank's bytes in one training step of the full batch, as the mean over ranks and steps: what arrives depends on the routing, its mean
+    // does not.
+    double steps = (double)trainer->samples_run / (double)trainer->job.spec.training.global_batch_size;
+    js_set(members, "alltoall_bytes_per_step", js_integer(steps > 0 ? (int64_t)((double)bytes / (steps * (double)world->size)) : 0));
     js_set(members, "peak_memory_bytes", js_integer((int64_t)trainer->peak_memory_bytes));
     js_set(members, "expert_bytes", js_integer((int64_t)model_bytes(trainer->model, "experts")));
     js_set(members, "parameters", parameters);
