@@ -65,14 +65,6 @@ static bool refused_executor(const struct spec *spec)
     return spec->executor != EXECUTOR_LOCAL && !(spec->executor == EXECUTOR_SLURM && spec->slurm.present);
 }
 
-static bool refused_losses(const struct spec *spec)
-{
-    for (size_t i = 0; i < spec->model.moe.losses_count; i++)
-        if (spec->model.moe.losses[i].type != MOE_LOSS_AUX)
-            return true;
-    return false;
-}
-
 static bool refused_tokenizer(const struct spec *spec)
 {
     return spec->data.text && strcmp(spec->data.tokenizer, "byte") != 0;
@@ -199,40 +191,39 @@ const struct field spec_fields[] = {
     {"model.moe.experts_per_layer", FIELD_INTEGERS, AT(model.moe.experts_per_layer), NULL, 1, 1 << 16,
         .derived = "experts, in each", .help = "experts of each MoE layer, in order (pyramid)"},
     {"model.moe.routing", FIELD_CHOICE, AT(model.moe.routing), "top_k", .choices = CHOICES("top_k", "expert_choice"),
-        .cannot = "let experts choose their tokens", .runs = BIT(ROUTING_TOP_K), .help = "who chooses: a token its experts, or an expert its tokens"},
+        .help = "who chooses: a token its top_k experts, or an expert, of a micro batch's tokens, those with the highest scores, up to its capacity "
+                "(capacity_factor 1 unless given; weights are the scores; an expert's choice depends on later tokens too)"},
     {"model.moe.top_k", FIELD_INTEGER, AT(model.moe.top_k), "2", 1, 1 << 16, .help = "experts that a token goes to"},
     {"model.moe.expert_ffn_hidden_size", FIELD_INTEGER, AT(model.moe.expert_ffn_hidden_size), NULL, 1, 1 << 22,
         .derived = "model.ffn_hidden_size", .help = "width of an expert"},
     {"model.moe.dispatcher", FIELD_CHOICE, AT(model.moe.dispatcher), "alltoall", .choices = CHOICES("alltoall", "allgather", "flex"),
         .cannot = "dispatch tokens other than by all-to-all", .runs = BIT(DISPATCHER_ALLTOALL), .help = "how tokens reach their experts"},
     {"model.moe.grouped_gemm", FIELD_BOOLEAN, AT(model.moe.grouped_gemm), "false", .help = "all experts of a rank in one matrix product"},
-    {"model.moe.losses", FIELD_LOSSES, AT(model.moe.losses), .cannot = "add losses other than `aux_loss`", .refused = refused_losses,
-        .help = "list of {type: aux_loss | seq_aux_loss | global_aux_loss | z_loss, coefficient: NUMBER}"},
+    {"model.moe.losses", FIELD_LOSSES, AT(model.moe.losses),
+        .help = "list of {type: aux_loss | seq_aux_loss | global_aux_loss | z_loss, coefficient: NUMBER}: balance of a micro batch, of each sequence, "
+                "of all data-parallel ranks' micro batches in the step so far; and the square of the logits' logsumexp"},
     {"model.moe.router_dtype", FIELD_CHOICE, AT(model.moe.router_dtype), "fp32", .choices = CHOICES("fp32", "bf16", "fp64"),
-        .cannot = "route in another precision than fp32", .runs = BIT(ROUTER_FP32), .help = "precision of the router"},
+        .help = "the router's products: of operands as they are, or rounded to bf16, with sums in fp32; or with sums in fp64"},
     {"model.moe.score_function", FIELD_CHOICE, AT(model.moe.score_function), "softmax", .choices = CHOICES("softmax", "sigmoid", "sqrtsoftplus"),
-        .cannot = "score experts other than by softmax", .runs = BIT(SCORE_SOFTMAX), .help = "from router logits to weights"},
-    {"model.moe.pre_softmax", FIELD_BOOLEAN, AT(model.moe.pre_softmax), "false", .help = "softmax over all experts, before the top k are chosen"},
-    {"model.moe.scaling_factor", FIELD_NUMBER, AT(model.moe.scaling_factor), "0", 0, 1e6, .cannot = "scale routing weights",
-        .help = "factor of the routing weights; 0: none"},
-    {"model.moe.expert_bias", FIELD_BOOLEAN, AT(model.moe.expert_bias), "false", .cannot = "balance experts by a bias",
-        .help = "a bias per expert, moved towards balance, for choosing only"},
-    {"model.moe.bias_update_rate", FIELD_NUMBER, AT(model.moe.bias_update_rate), "1e-3", 0, 1, .cannot = "balance experts by a bias",
-        .help = "step of that bias"},
-    {"model.moe.num_groups", FIELD_INTEGER, AT(model.moe.num_groups), "0", 0, 1 << 16, .cannot = "limit routing to groups",
-        .help = "groups of experts; 0: not group-limited"},
-    {"model.moe.group_topk", FIELD_INTEGER, AT(model.moe.group_topk), "0", 0, 1 << 16, .cannot = "limit routing to groups",
-        .help = "groups that a token may go to"},
-    {"model.moe.capacity_factor", FIELD_NUMBER, AT(model.moe.capacity_factor), "0", 0, 1e4, .cannot = "limit the capacity of experts",
-        .help = "an expert takes at most factor x its balanced share; 0: dropless"},
-    {"model.moe.eval_capacity_factor", FIELD_NUMBER, AT(model.moe.eval_capacity_factor), "0", 0, 1e4, .cannot = "limit the capacity of experts",
-        .derived = "capacity_factor", .help = "the same in validation"},
-    {"model.moe.min_capacity", FIELD_INTEGER, AT(model.moe.min_capacity), "0", 0, 1 << 24, .cannot = "limit the capacity of experts",
-        .help = "tokens that an expert takes at least"},
+        .help = "from router logits to scores; the weights of a token's experts are a softmax over them, or their scores divided by the sum (top_k 1: as they are)"},
+    {"model.moe.pre_softmax", FIELD_BOOLEAN, AT(model.moe.pre_softmax), "false",
+        .help = "softmax over all experts, before the top k are chosen; their weights do not add up to 1"},
+    {"model.moe.scaling_factor", FIELD_NUMBER, AT(model.moe.scaling_factor), "0", 0, 1e6, .help = "factor of the routing weights; 0: none"},
+    {"model.moe.expert_bias", FIELD_BOOLEAN, AT(model.moe.expert_bias), "false",
+        .help = "a bias per expert that is added to scores for choosing only, and after each step moved towards balance"},
+    {"model.moe.bias_update_rate", FIELD_NUMBER, AT(model.moe.bias_update_rate), "1e-3", 0, 1,
+        .help = "how far that bias moves: up where an expert took fewer tokens than the mean, down where more"},
+    {"model.moe.num_groups", FIELD_INTEGER, AT(model.moe.num_groups), "0", 0, 1 << 16, .help = "equal groups of experts, in order; 0: not group-limited"},
+    {"model.moe.group_topk", FIELD_INTEGER, AT(model.moe.group_topk), "0", 0, 1 << 16,
+        .help = "groups that a token may go to: those with the highest sums of their top_k / group_topk highest scores"},
+    {"model.moe.capacity_factor", FIELD_NUMBER, AT(model.moe.capacity_factor), "0", 0, 1e4,
+        .help = "an expert takes at most ceil(tokens x top_k / experts x factor) of a rank's micro batch; 0: dropless"},
+    {"model.moe.eval_capacity_factor", FIELD_NUMBER, AT(model.moe.eval_capacity_factor), "0", 0, 1e4, .derived = "capacity_factor",
+        .help = "the same in validation"},
+    {"model.moe.min_capacity", FIELD_INTEGER, AT(model.moe.min_capacity), "0", 0, 1 << 24, .help = "tokens that an expert takes at least, where it is limited"},
     {"model.moe.drop_policy", FIELD_CHOICE, AT(model.moe.drop_policy), "probs", .choices = CHOICES("probs", "position"),
-        .cannot = "limit the capacity of experts", .runs = BIT(DROP_PROBS), .help = "which tokens a full expert drops"},
-    {"model.moe.pad_to_capacity", FIELD_BOOLEAN, AT(model.moe.pad_to_capacity), "false", .cannot = "limit the capacity of experts",
-        .help = "fill every expert up to its capacity"},
+        .help = "which tokens a full expert drops: those with the lowest weights, or the last"},
+    {"model.moe.pad_to_capacity", FIELD_BOOLEAN, AT(model.moe.pad_to_capacity), "false", .help = "fill every expert up to its capacity, with empty rows"},
     {"model.moe.renormalise_after_drop", FIELD_BOOLEAN, AT(model.moe.renormalise_after_drop), "false",
         .help = "share a token's weights anew among its experts that had room (DeepSpeed); false: a dropped weight is lost (Megatron)"},
     {"model.moe.shared_expert_size", FIELD_INTEGER, AT(model.moe.shared_expert_size), "0", 0, 1 << 22,
@@ -245,10 +236,10 @@ const struct field spec_fields[] = {
         .help = "experts on layers i with i % layer_frequency == 0, dense FFNs on the others"},
     {"model.moe.layers", FIELD_INTEGERS, AT(model.moe.layers), NULL, 0, 1023,
         .derived = "by layer_frequency", .help = "layers that have experts, from 0, ascending; the others are dense"},
-    {"model.moe.input_jitter", FIELD_NUMBER, AT(model.moe.input_jitter), "0", 0, 1, OPEN_MOST, .cannot = "jitter the router's input",
-        .help = "multiply the router's input by 1 +- this; 0: none"},
-    {"model.moe.force_balance", FIELD_BOOLEAN, AT(model.moe.force_balance), "false", .cannot = "force balanced routing",
-        .help = "route at random, for measurements"},
+    {"model.moe.input_jitter", FIELD_NUMBER, AT(model.moe.input_jitter), "0", 0, 1, OPEN_MOST,
+        .help = "in training, multiply each value that the router reads by a random factor between 1 - this and 1 + this; 0: none"},
+    {"model.moe.force_balance", FIELD_BOOLEAN, AT(model.moe.force_balance), "false",
+        .help = "for measurements: tokens take experts in turn, whatever the router says; weights are the router's for those"},
     {"model.moe.per_layer_metrics", FIELD_BOOLEAN, AT(model.moe.per_layer_metrics), "false", .help = "log the balance of each layer"},
 
     {"training", FIELD_SECTION, .help = "how it is trained"},

@@ -11,4 +11,5 @@ void rule_divides(struct check *check, const char *path, int64_t value, const ch
 void check_attention(struct check *check); // rules_attention.c
 void check_moe(struct check *check);    // rules_moe.c
 void check_upcycle(struct check *check);
+void check_routing(struct check *check); // rules_routing.c
 void check_inputs(struct check *check); // rules_inputs.c

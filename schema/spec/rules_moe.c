@@ -145,10 +145,7 @@ void check_moe(struct check *check)
     check_groups(check);
     if (rule_reads(check, "model.moe.shared_expert_gate", "model.moe.shared_expert_size", NULL) && moe->shared_expert_gate && !moe->shared_expert_size)
         check_at(check, "model.moe.shared_expert_gate", false, "`model.moe.shared_expert_gate` needs a `shared_expert_size`");
-    if (rule_reads(check, "model.moe.pad_to_capacity", "model.moe.capacity_factor", NULL) && moe->pad_to_capacity && moe->capacity_factor == 0)
-        check_at(check, "model.moe.pad_to_capacity", false, "`model.moe.pad_to_capacity` needs a `capacity_factor`");
-    if (rule_reads(check, "model.moe.expert_bias", "model.moe.score_function", NULL) && moe->expert_bias && moe->score_function == SCORE_SOFTMAX)
-        check_at(check, "model.moe.expert_bias", false, "`model.moe.expert_bias` needs `score_function: sigmoid` or `sqrtsoftplus`");
+    check_routing(check);
     if (rule_reads(check, "parallelism.tensor", "parallelism.sequence", NULL) && spec->parallelism.tensor > 1 && !spec->parallelism.sequence)
         check_at(check, "parallelism.tensor", false,
             "experts with `parallelism.tensor` %" PRId64 " need `parallelism.sequence: true`", spec->parallelism.tensor);

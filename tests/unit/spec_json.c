@@ -16,12 +16,12 @@
     "  max_position_embeddings: 1024, rope_scaling_factor: 8, rope_scaling_low_freq_factor: 2, rope_scaling_high_freq_factor: 16,\n" \
     "  rope_scaling_original_length: 4096, bias: true, qk_norm: true, qk_norm_over: projection, attention_window: 32, attention_dropout: 0.1, hidden_dropout: 0.2,\n" \
     "  init: {std: 0.01}, from: {run: other, step: 20},\n" \
-    "  moe: {experts: 16, experts_per_layer: [8, 16], routing: expert_choice, top_k: 3,\n" \
+    "  moe: {experts: 16, experts_per_layer: [8, 16], top_k: 3,\n" \
     "    expert_ffn_hidden_size: 32, dispatcher: flex, grouped_gemm: true, router_dtype: fp64,\n" \
-    "    losses: [{type: aux_loss, coefficient: 1e-2}, {type: z_loss, coefficient: 0.001}], score_function: sigmoid, pre_softmax: true,\n" \
+    "    losses: [{type: aux_loss, coefficient: 1e-2}, {type: z_loss, coefficient: 0.001}], score_function: sigmoid,\n" \
     "    scaling_factor: 2.5, expert_bias: true, bias_update_rate: 1e-2, num_groups: 4, group_topk: 2, capacity_factor: 1.25,\n" \
-    "    eval_capacity_factor: 2, min_capacity: 4, drop_policy: position, pad_to_capacity: true, shared_expert_size: 16,\n" \
-    "    shared_expert_gate: true, residual: true, layer_frequency: 2, input_jitter: 0.01, force_balance: true, per_layer_metrics: true}}\n" \
+    "    eval_capacity_factor: 2, min_capacity: 4, drop_policy: position, pad_to_capacity: true, renormalise_after_drop: true, shared_expert_size: 16,\n" \
+    "    shared_expert_gate: true, residual: true, layer_frequency: 2, input_jitter: 0.01, per_layer_metrics: true}}\n" \
     "training: {iterations: 10, micro_batch_size: 2, global_batch_size: 32, precision: bf16, deterministic: false, seed: 5,\n" \
     "  rampup_batch_size: {start: 8, increment: 8, samples: 1000}, gpu_sniff_test_interval: 20,\n" \
     "  loss_scale: {initial: 65536, minimum: 2, window: 500, hysteresis: 3},\n" \
@@ -75,7 +75,7 @@ static struct json *there_and_back(const struct spec *spec)
 static void test_json_has_every_key(void **state)
 {
     (void)state;
-    enum { VARIANTS = 5 };
+    enum { VARIANTS = 7 };
     static const char *const variants[VARIANTS][3] = {
         {NULL},
         {"data={text: null, prefix: pre}", "model.moe={layer_frequency: 1, layers: [1, 3]}", NULL},
@@ -84,6 +84,10 @@ static void test_json_has_every_key(void **state)
             "model.moe={experts: 4, experts_per_layer: null, num_groups: null, group_topk: null, expert_ffn_hidden_size: 48, top_k: 2, shared_expert_size: null, "
             "shared_expert_gate: null, residual: null}", NULL},
         {"training.deterministic=true", "training.cross_entropy_fusion=none", NULL},
+        {"model.moe={routing: expert_choice, expert_bias: null, bias_update_rate: null, num_groups: null, group_topk: null, drop_policy: null, "
+            "pad_to_capacity: null, renormalise_after_drop: null}", NULL},
+        {"model.moe={score_function: null, pre_softmax: true, force_balance: true, expert_bias: null, bias_update_rate: null, num_groups: null, "
+            "group_topk: null, renormalise_after_drop: null}", NULL},
     };
     struct json *copies[VARIANTS], *plain;
     struct spec_file file;
@@ -185,9 +189,7 @@ static void test_unrunnable_keys(void **state)
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "resources.nodes=2",
         "resources.device=cuda", "resources.memory=1GB", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",
-        "model.moe={experts: 4, dispatcher: flex}", "model.moe={experts: 4, score_function: sigmoid}",
-        "model.moe={experts: 4, losses: [{type: z_loss, coefficient: 1}]}", "model.moe={experts: 4, capacity_factor: 1.5}",
-        "model.moe={experts: 4, routing: expert_choice}",
+        "model.moe={experts: 4, dispatcher: flex}",
         "training.gpu_sniff_test_interval=20", "data.tokenize.tasks=100", "data.tokenize.sampling_rate=7.4%",
         "data.tokenize.document_limit=1000", "data.tokenize.cpus_per_task=12", "data.tokenize.memory_per_task=24GB",
         "image.base=docker://a/b:1.2", "preflight.image=d.sqsh",
@@ -220,7 +222,10 @@ static void test_unrunnable_keys(void **state)
         "model.moe={experts: 4, pre_softmax: true, grouped_gemm: true, per_layer_metrics: true}", "model.from={path: /ck}", "checkpoint.interval=5",
         "data.eod_mask_loss=true", "data.reset_position_ids=true", "data.reset_attention_mask=true", "model.position=none",
         "model.position=learned", "model.rope_scaling_factor=8", "model.bias=true", "model.qk_norm=true", "model.attention_window=5",
-        "model.attention_dropout=0.1", "model.hidden_dropout=0.1", "parallelism.expert_tensor=1", "model.moe={experts: 4, layer_frequency: 2}", "hf-jobs={flavor: h200x8}"};
+        "model.attention_dropout=0.1", "model.hidden_dropout=0.1", "parallelism.expert_tensor=1", "model.moe={experts: 4, layer_frequency: 2}",
+        "model.moe={experts: 4, score_function: sigmoid, expert_bias: true}", "model.moe={experts: 4, routing: expert_choice}",
+        "model.moe={experts: 4, losses: [{type: z_loss, coefficient: 1}, {type: seq_aux_loss, coefficient: 1}, {type: global_aux_loss, coefficient: 1}]}",
+        "model.moe={experts: 4, capacity_factor: 1.5, pad_to_capacity: true}", "model.moe={experts: 4, router_dtype: bf16, input_jitter: 0.1}", "hf-jobs={flavor: h200x8}"};
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
         struct spec_file file;
         const char *sets[] = {taken[i], NULL};
