@@ -116,11 +116,16 @@ TRAINING = {"iterations": 6, "learning_rate": {"peak": 1e-2}}
 EXPORTED = {
     "llama": ("LlamaForCausalLM", dict(model={"tied_embeddings": False, "norm_epsilon": 1e-4})),
     "llama, wide heads, another base": ("LlamaForCausalLM", dict(model={"head_dim": 16, "kv_heads": 4, "rope_base": 500000})),
+    "llama, positions scaled as Llama 3 does": ("LlamaForCausalLM", dict(model={"rope_base": 500000, "rope_scaling_factor": 8,
+                                                                               "rope_scaling_original_length": 16})),
+    "llama with biases": ("LlamaForCausalLM", dict(model={"bias": True})),
     "mixtral": ("MixtralForCausalLM", dict(model={"moe": MOE})),
+    "mixtral with a window": ("MixtralForCausalLM", dict(model={"moe": MOE, "attention_window": 5})),
+    "olmoe": ("OlmoeForCausalLM", dict(model={"moe": {**MOE, "pre_softmax": True}, "qk_norm": True, "qk_norm_over": "projection"})),
+    "olmoe, weights that add up to 1": ("OlmoeForCausalLM", dict(model={"moe": {**MOE, "experts": 5}, "qk_norm": True, "kv_heads": 4,
+                                                                       "qk_norm_over": "projection"})),
     "mixtral, saved by two ranks": ("MixtralForCausalLM", dict(model={"moe": {**MOE, "experts": 6, "top_k": 3}, "tied_embeddings": False},
                                                                resources={"ranks_per_node": 2}, parallelism={"expert": 2})),
-    "llama, with biases and Llama 3's scaling": ("LlamaForCausalLM", dict(model={"bias": True, "rope_scaling_factor": 8, "rope_scaling_original_length": 64})),
-    "olmoe": ("OlmoeForCausalLM", dict(model={"moe": {**MOE, "pre_softmax": True}, "qk_norm": True, "qk_norm_over": "projection"})),
 }
 
 
@@ -133,11 +138,24 @@ def judge_exports(bench, folder):
         same(f"{what}: the class", type(transformers.AutoModelForCausalLM.from_pretrained(path)).__name__, kind)
         judge(what, run.directory, path)
         judge(what + ", read back", path, path)
+        judge_generation(what, run.directory, path)
+        judge_generation(what + ", read back", path, path)
         cut = folder / f"cut-{number}"
         worker("export", run.directory, cut, "--dtype", "bf16", "--max-shard-size", 20000)
         whole, narrow = load(path, torch.float32), load(cut, torch.bfloat16)
         same(f"{what}: bf16 in several files is the same, rounded",
              all(torch.equal(a.to(torch.bfloat16), b) for a, b in zip(whole.state_dict().values(), narrow.state_dict().values(), strict=True)), True)
+
+
+def judge_generation(what, run, path):
+    """Greedy, from prompts of several lengths, to where the context is full."""
+    model = load(path, torch.float32)
+    for length in (1, 9, 30):
+        prompt = batch(256, 1, length)[0]
+        with torch.no_grad():
+            wanted = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=32 - length)
+        ours = json.loads(worker("generate", run, "--prompt-tokens", ",".join(map(str, prompt[0].tolist())), "--max-tokens", 32 - length, "--json"))
+        same(f"{what}: greedy from {length} tokens", ours["tokens"], wanted[0, length:].tolist())
 
 
 def judge_tokenizer(folder):
@@ -157,21 +175,22 @@ IMPORTED = {
     "llama": transformers.LlamaConfig(**SMALL, rms_norm_eps=1e-6),
     "llama, tied, wide heads": transformers.LlamaConfig(**SMALL, head_dim=10, tie_word_embeddings=True, rope_parameters={
         "rope_type": "default", "rope_theta": 500000.0}),
-    "mixtral": transformers.MixtralConfig(**SMALL, num_local_experts=5, num_experts_per_tok=2),
-    "mixtral, with a window": transformers.MixtralConfig(**SMALL, num_local_experts=5, num_experts_per_tok=2, sliding_window=4),
-    "mistral": transformers.MistralConfig(**SMALL, sliding_window=5),
-    "olmoe": transformers.OlmoeConfig(**SMALL, num_experts=5, num_experts_per_tok=2),
-    "llama 3": transformers.LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True, rope_parameters={
+    "llama, positions scaled": transformers.LlamaConfig(**SMALL, rope_parameters={
         "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 32}),
+        "original_max_position_embeddings": 16}),
+    "llama with biases": transformers.LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True),
+    "mistral with a window": transformers.MistralConfig(**SMALL, sliding_window=6),
+    "mixtral": transformers.MixtralConfig(**SMALL, num_local_experts=5, num_experts_per_tok=2),
+    "olmoe": transformers.OlmoeConfig(**SMALL, num_experts=6, num_experts_per_tok=3),
+    "olmoe, weights that add up to 1": transformers.OlmoeConfig(**SMALL, num_experts=6, num_experts_per_tok=3, norm_topk_prob=True),
 }
 
 
 def randomise(model):
-    """Norms of a fresh model are all ones: they would hide a mistake."""
+    """Norms of a fresh model are all ones, biases zeros: they would hide a mistake."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "norm" in name:
+            if "norm" in name or name.endswith("bias"):
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     return model
 

@@ -118,6 +118,8 @@ with Bench() as bench:
     refused('model_type is "qwen2"', {"model_type": "qwen2"})
     refused('hidden_act is "gelu"', {"hidden_act": "gelu"})
     refused("attention_bias is true and mlp_bias false", {"attention_bias": True})
+    refused("the model has RMSNorm, but model.norm is layernorm", norm="layernorm")
+    refused("the model has no norms of queries and keys, but model.qk_norm is true", qk_norm=True)
     refused('rope_type is "yarn"', {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0}})
     refused("num_attention_heads must be a whole number", {"num_attention_heads": "four"})
 
@@ -130,6 +132,11 @@ with Bench() as bench:
     unfit("model.moe.pre_softmax true (without model.qk_norm)", moe={**MOE, "pre_softmax": True})
     unfit("model.qk_norm_over head (with experts)", moe=MOE, qk_norm=True)
     unfit("model.moe.layer_frequency (layers differ)", moe={**MOE, "layer_frequency": 2})
+    unfit("model.norm layernorm, model.activation gelu, model.position learned", norm="layernorm", activation="gelu", position="learned")
+    unfit("model.moe.shared_expert_size 16", moe={**MOE, "shared_expert_size": 16})
+    unfit("model.bias true (with experts)", bias=True, moe=MOE)
+    unfit("model.qk_norm true (without experts)", qk_norm=True)
+    unfit("model.attention_window 8", attention_window=8)
 
     contains("a checkpoint that is cut off", (lambda path: (path.write_bytes(path.read_bytes()[:-100]),
              worker("export", bench.root / "dense", bench.root / "cut-off", code=BAD_INPUT))[1])(
