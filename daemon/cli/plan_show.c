@@ -42,6 +42,7 @@ static const struct row {
     {"  activations, worst routing", "memory.activations_worst", BYTES},
     {"  dispatch, worst routing", "memory.dispatch_worst", BYTES},
     {"  total, worst routing", "memory.total_worst", BYTES},
+    {"  the process itself (on CPUs)", "memory.process", BYTES},
     {"  copy for checkpoints (on the host)", "memory.checkpoint", BYTES},
     {"all-to-all per step and rank (bytes)", "alltoall_bytes_per_step", BYTES},
     {"  forward and backward", "volume.alltoall_passes", BYTES},

@@ -14,9 +14,10 @@ double flops_per_token(const struct spec *spec);
 struct memory_cost {
     int64_t parameters, gradients, optimizer, activations_balanced, activations_worst;
     int64_t checkpoint;                        // host memory: the copy of weights and moments that is written behind the training; 0: none is made
+    int64_t process;                           // host memory on CPUs: rounding to pages, scratch, libraries (schema/shape/process.h); else 0
     int64_t dispatch_balanced, dispatch_worst; // arenas of the MoE exchange: routing balanced, and the worst that can reach a rank
     int64_t state;                             // parameters + gradients + optimizer
-    int64_t total;                             // state + activations + dispatch, balanced; on CPUs the checkpoint's copy too
+    int64_t total;                             // state + activations + dispatch, balanced; on CPUs process and the checkpoint's copy too
     int64_t total_worst;                       // the same, worst
     int64_t stage;                             // the pipeline stage that these are of
 };

@@ -1,6 +1,7 @@
 // Bytes of memory a rank: which tensors a pipeline stage holds, what they weigh with gradients and optimizer, and the activations.
 #include "schema/shape/arena.h"
 #include "schema/shape/cost.h"
+#include "schema/shape/process.h"
 #include "schema/shape/schedule.h"
 
 enum { CHUNK_REALS = 1 << 21 }; // as in worker/parallel/reduce.c
@@ -99,11 +100,15 @@ static void state_cost(struct memory_cost *cost, const struct spec *spec, const 
 // ---- activations ----
 
 // On CPUs, activations and their gradients are fp32 whatever format weights have.
-static size_t real_bytes(const struct spec *spec)
+static bool on_cpu(const struct spec *spec)
 {
     const struct spec_resources *r = &spec->resources;
-    bool cpu = spec->engine == ENGINE_NATIVE && (r->device == DEVICE_AUTO ? r->gpus_per_node == 0 : r->device != DEVICE_CUDA);
-    return cpu || spec->training.precision == PRECISION_FP32 ? 4 : 2;
+    return spec->engine == ENGINE_NATIVE && (r->device == DEVICE_AUTO ? r->gpus_per_node == 0 : r->device != DEVICE_CUDA);
+}
+
+static size_t real_bytes(const struct spec *spec)
+{
+    return on_cpu(spec) || spec->training.precision == PRECISION_FP32 ? 4 : 2;
 }
 
 // How many micro batches' worth of a rank's layers are alive at once, as a fraction of its chunks: in (warm-up + 1) / chunks.
@@ -170,7 +175,11 @@ static void stage_cost(struct memory_cost *cost, const struct spec *spec, const 
     cost->dispatch_balanced = (int64_t)dispatch_bytes(&balanced, real_bytes(spec));
     cost->dispatch_worst = (int64_t)dispatch_bytes(&worst, real_bytes(spec));
     cost->checkpoint = checkpoint_bytes(spec, layout, stage);
-    int64_t host = spec->resources.gpus_per_node == 0 ? cost->checkpoint : 0; // GPUs do not hold it
+    struct holding holding = held(spec, layout, stage);
+    if (on_cpu(spec))
+        cost->process = (int64_t)process_bytes(spec, &worst, &(struct process_holding){(size_t)holding.dense, (size_t)holding.expert,
+            (size_t)cost->activations_worst, (size_t)cost->dispatch_worst});
+    int64_t host = on_cpu(spec) ? cost->checkpoint + cost->process : 0; // GPUs do not hold it
     cost->total = host + cost->state + cost->activations_balanced + cost->dispatch_balanced;
     cost->total_worst = host + cost->state + cost->activations_worst + cost->dispatch_worst;
 }

@@ -113,7 +113,7 @@ static struct json *memory_to_json(const struct memory_cost *m)
 {
     return MEMBERS({"parameters", m->parameters}, {"gradients", m->gradients}, {"optimizer", m->optimizer}, {"state", m->state},
         {"activations_balanced", m->activations_balanced}, {"activations_worst", m->activations_worst},
-        {"dispatch_balanced", m->dispatch_balanced}, {"dispatch_worst", m->dispatch_worst}, {"checkpoint", m->checkpoint}, {"total", m->total},
+        {"dispatch_balanced", m->dispatch_balanced}, {"dispatch_worst", m->dispatch_worst}, {"process", m->process}, {"checkpoint", m->checkpoint}, {"total", m->total},
         {"total_worst", m->total_worst}, {"stage", m->stage});
 }
 

@@ -1,4 +1,5 @@
 #include "worker/device/host_memory.h"
+#include "schema/shape/process.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -6,15 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-enum { HUGE_PAGE = 2 << 20 };
-
-// A mapping is rounded up to this, so that alloc and free agree: huge pages for what fills one, small pages below.
-static size_t mapped_bytes(size_t bytes)
-{
-    size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : 4096;
-    return (bytes + unit - 1) / unit * unit;
-}
 
 static void *host_alloc(size_t bytes)
 {
