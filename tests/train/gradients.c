@@ -276,6 +276,13 @@ static void second_layer(struct spec *spec)
     spec->model.moe.layers = (struct spec_integers){layers, 1};
 }
 
+// A share of experts that drop what is too much.
+static void limited_residual(struct spec *spec)
+{
+    residual(spec);
+    spec->model.moe.capacity_factor = 1;
+}
+
 static void all_at_once(struct spec *spec)
 {
     gpt(spec);
@@ -299,7 +306,7 @@ static void shapes_gradients_are_finite_differences(void **state)
     } cases[] = {
         {"layer norm", layernorm, true, true}, {"gelu", gelu, true, true}, {"biases", biases, true, true}, {"gpt", gpt, true, true},
         {"shared expert", shared_expert, .moe = true}, {"gated shared expert", gated_shared_expert, .moe = true},
-        {"residual", residual, .moe = true}, {"pyramid", pyramid, .moe = true}, {"listed layers", second_layer, .moe = true},
+        {"residual", residual, .moe = true}, {"residual with capacity", limited_residual, .moe = true}, {"pyramid", pyramid, .moe = true}, {"listed layers", second_layer, .moe = true},
         {"all at once", all_at_once, .moe = true}, {"all at once, recomputed", recomputed, .moe = true},
     };
     (void)state;

@@ -118,7 +118,28 @@ static void every_shape_dropped(struct spec *spec)
     dropped(spec);
 }
 
+// What full experts drop, and what a bias has chosen, is so the second time.
+static void limited(struct spec *spec)
+{
+    five_layers(spec);
+    spec->model.moe.capacity_factor = 1;
+    spec->model.moe.score_function = SCORE_SIGMOID;
+    spec->model.moe.expert_bias = true;
+    spec->model.moe.bias_update_rate = 1e-3;
+    spec->model.moe.residual = true;
+}
+
+static void chosen_by_experts(struct spec *spec)
+{
+    five_layers(spec);
+    spec->model.moe.routing = ROUTING_EXPERT_CHOICE;
+    spec->model.moe.capacity_factor = 1;
+    spec->model.moe.residual = true;
+}
+
 static const struct tiny kinds[] = {
+    {.experts = 4, .top_k = 2, .balance = 0.1, .change = limited},
+    {.experts = 4, .top_k = 2, .change = chosen_by_experts},
     {.change = five_layers},
     {.change = dropped},
     {.experts = 4, .top_k = 2, .balance = 0.1, .layer_frequency = 2, .change = dropped},

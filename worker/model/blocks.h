@@ -74,7 +74,7 @@ void ffn_backward(struct model *model, size_t layer, const struct ffn *ffn, void
 
 // Beside a layer's experts: a shared expert, and the dense branch of a residual MoE, which shares the token with the experts by a learned
 // softmax over two (DeepSpeed's coefficient).
-// The weights of the chosen experts (T,K) as they are sent: probs, times the experts' share.
+// The weights of the chosen experts (T,J) as they are sent: probs, times the experts' share.
 const void *branches_probs(struct model *model, size_t layer);
 // residual(T,C) + what the branches give; residual where there are none. NULL counts as zeros.
 void branches_again(struct model *model, size_t layer); // only what backward needs
