@@ -14,6 +14,7 @@ LONG = {"iterations": 24, "validation": {"interval": 6, "iterations": 1},
 LAYOUTS = {"dense": {}, "moe": {"model": {"moe": MOE}},
            "moe in a batch ramp": {"model": {"moe": MOE}, "training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 60},
                                                                        "learning_rate": {"expert_peak": 1e-3}}},
+           "moe in fp16": {"model": {"moe": MOE}, "training": {"precision": "fp16", "loss_scale": {"initial": 2.0 ** 32, "window": 4}}},
            "moe over 2 ranks": {"model": {"moe": MOE}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}}
 
 
@@ -71,6 +72,10 @@ with Bench() as bench:
         whole = bench.make("whole", **sections)
         whole.train()
         expected, tensors = joined(whole), whole.tensors(24)
+        if "fp16" in name:
+            check(f"{name}: steps were skipped and the scale grew again", any(whole.values("skipped_steps")) and len(set(whole.values("loss_scale"))) > 3, True)
+            check(f"{name}: scale and its counters are in the checkpoint", {n for n in tensors if n.startswith("loss_scale.")},
+                  {"loss_scale.scale", "loss_scale.good_steps", "loss_scale.hysteresis_left", "loss_scale.skipped_steps"})
         check(f"{name}: the last two checkpoints are kept", whole.checkpoints(), ["step-0000020", "step-0000024"])
         for interrupt in (stop_by_file, stop_by_signal, kill):
             run = bench.make("interrupted", **sections)
