@@ -29,6 +29,11 @@ BITS = {
     "model.moe.experts": 8, "model.moe.top_k": 3, "model.moe.expert_ffn_hidden_size": 64, "model.moe.pre_softmax": True,
     "model.moe.layer_frequency": 2,
     "model.moe.losses": [{"type": "aux_loss", "coefficient": 0.5}], "model.moe.per_layer_metrics": False,
+    "model.moe.routing": "expert_choice", "model.moe.router_dtype": "bf16", "model.moe.score_function": "sigmoid", "model.moe.scaling_factor": 2.5,
+    "model.moe.expert_bias": True, "model.moe.bias_update_rate": 0.05, "model.moe.num_groups": 2, "model.moe.group_topk": 2,
+    "model.moe.capacity_factor": 0.75, "model.moe.eval_capacity_factor": 0.5, "model.moe.min_capacity": 40, "model.moe.drop_policy": "position",
+    "model.moe.pad_to_capacity": True, # no bit of the training changes: bytes are exchanged
+    "model.moe.renormalise_after_drop": True, "model.moe.input_jitter": 0.1, "model.moe.force_balance": True,
     "model.norm": "layernorm", "model.activation": "gelu", "model.moe.shared_expert_size": 32, "model.moe.shared_expert_gate": True,
     "model.moe.residual": True, "model.moe.experts_per_layer": [4, 2], "model.moe.layers": [1],
     "training.recompute.granularity": "full", "training.recompute.method": "block", "training.recompute.layers": 2, # bits stay: bytes are exchanged again
@@ -58,7 +63,7 @@ ALWAYS = {"training.deterministic": True, "model.moe.grouped_gemm": True}
 # Other values of keys that must be refused: any value but the default will do.
 OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), "boolean": lambda p: not p.get("default", False),
          "integer": lambda p: max(p.get("minimum", 1), 2), "number": lambda p: 0.5, "string": lambda p: "word", "array": lambda p: ["/a:/a"]}
-SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep": {"grid": {"training.seed": [1, 2]}}, "stages": {"a": {"kind": "check"}},
+SPECIAL = {"sweep": {"grid": {"training.seed": [1, 2]}}, "stages": {"a": {"kind": "check"}},
            "retry": {"limit": 1}, "preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
            "slurm.grace": "30s", "hf-jobs.timeout": "1h", "resources.memory": "1GiB", "environment.modules": ["cuda"],
            "image.base": "docker://a/b:1.2",
@@ -68,8 +73,6 @@ SPECIAL = {"model.moe.losses": [{"type": "z_loss", "coefficient": 1e-3}], "sweep
 RENTED = {"executor": "hf-jobs", "hf-jobs": {"flavor": "h200x8"}}  # with another executor, a warning says that they are not used
 WITH = {
     "hf-jobs.flavor": RENTED, "hf-jobs.timeout": RENTED,
-    "model.moe.expert_bias": {"model": {"moe": {"score_function": "sigmoid"}}}, "model.moe.num_groups": {"model": {"moe": {"group_topk": 1}}},
-    "model.moe.group_topk": {"model": {"moe": {"num_groups": 2}}}, "model.moe.pad_to_capacity": {"model": {"moe": {"capacity_factor": 1.5}}},
     "data.tokenizer": {"data": {"prefix": None, "text": "/etc/hostname"}},
     "parallelism.tensor": {"parallelism": {"sequence": True}, "resources": {"ranks_per_node": 4}},
     "parallelism.pipeline": {"resources": {"ranks_per_node": 4}}, "parallelism.context": {"resources": {"ranks_per_node": 2}},
@@ -160,7 +163,13 @@ with Bench() as bench:
     tokenizer = bench.root / "tokenizer.json"
     tokenizer.write_text(json.dumps({"added_tokens": [{"id": 256, "content": "<end>"}], "model": {"vocab": {"e": 101}}}))
     SCALED, NORMED, LEARNED = ({"model": m} for m in ({"rope_scaling_factor": 8}, {"qk_norm": True}, {"position": "learned", "rope_base": None}))
-    BEFORE = {**{f"training.loss_scale.{key}": HALF for key in ("initial", "minimum", "hysteresis")},
+    moe = lambda **keys: {"model": {"moe": keys}}
+    LIMITED, GROUPED = moe(capacity_factor=0.75), moe(experts=8, num_groups=4, group_topk=1)
+    BEFORE = {"model.moe.expert_bias": moe(score_function="sigmoid"), "model.moe.bias_update_rate": moe(score_function="sigmoid", expert_bias=True),
+              "model.moe.num_groups": GROUPED, "model.moe.group_topk": GROUPED, "model.moe.eval_capacity_factor": LIMITED, "model.moe.min_capacity": LIMITED,
+              "model.moe.drop_policy": LIMITED, "model.moe.renormalise_after_drop": LIMITED,
+              "model.moe.pad_to_capacity": merge(copy.deepcopy(LIMITED), OVER_RANKS),
+              **{f"training.loss_scale.{key}": HALF for key in ("initial", "minimum", "hysteresis")},
               "model.rope_scaling_low_freq_factor": SCALED, "model.rope_scaling_high_freq_factor": SCALED, "model.qk_norm_over": NORMED,
               "model.rope_scaling_original_length": SCALED, "model.max_position_embeddings": LEARNED,
               "data.eod_token": {"data": {"tokenizer": str(tokenizer), "eod_token": "<end>", "eod_mask_loss": True}},

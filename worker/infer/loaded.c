@@ -16,7 +16,13 @@ int loaded_read(struct loaded *loaded, const struct trained *trained, const stru
 {
     if (model_new_for_inference(&loaded->model, &trained->job.spec, loaded->device, &loaded->parallel, store, err) != 0)
         return -1;
-    return checkpoint_weights(loaded->model, trained->checkpoint, err);
+    struct extra_states extra = {0};
+    extra_states_add_model(&extra, loaded->model);
+    int status = checkpoint_weights(loaded->model, trained->checkpoint, err);
+    if (status == 0)
+        status = extra_states_load(&extra, trained->checkpoint, true, err);
+    extra_states_release(&extra);
+    return status;
 }
 
 int loaded_open(struct loaded *loaded, struct trained *trained, int64_t threads, struct error *err)

@@ -37,6 +37,7 @@ struct extra_states {
 };
 
 void extra_states_add(struct extra_states *extra, const char *name, enum extra_kind kind, void *values, int64_t count, bool of_model);
+void extra_states_add_model(struct extra_states *extra, const struct model *model); // what goes with a model's weights: biases that experts are chosen with
 const char *extra_dtype(enum extra_kind kind); // as safetensors writes it
 void extra_states_release(struct extra_states *extra);
 // Reads from a checkpoint directory. of_model_only: those that go with the weights, as far as they are there; else all are demanded.

@@ -20,6 +20,18 @@ void extra_states_add(struct extra_states *extra, const char *name, enum extra_k
     snprintf(item->name, sizeof item->name, "%s", name);
 }
 
+void extra_states_add_model(struct extra_states *extra, const struct model *model)
+{
+    for (size_t layer = 0; layer < (size_t)model->spec->model.layers; layer++) {
+        int64_t experts = spec_layer_experts(model->spec, (int64_t)layer);
+        float *bias = experts ? model_expert_bias(model, layer) : NULL;
+        char name[128]; // as in the checkpoints of DeepSeek's models
+        snprintf(name, sizeof name, "model.layers.%zu.block_sparse_moe.gate.e_score_correction_bias", layer);
+        if (bias)
+            extra_states_add(extra, name, EXTRA_F32, bias, experts, true);
+    }
+}
+
 void extra_states_release(struct extra_states *extra)
 {
     free(extra->items);

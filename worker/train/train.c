@@ -57,14 +57,7 @@ static void register_state(struct trainer *trainer)
 {
     extra_states_add(&trainer->extra, "optimizer.updates", EXTRA_I64, &trainer->optimizer.updates, 1, false);
     extra_states_add(&trainer->extra, "optimizer.samples", EXTRA_I64, &trainer->optimizer.samples, 1, false);
-    for (size_t layer = 0; layer < (size_t)trainer->job.spec.model.layers; layer++) {
-        int64_t experts = spec_layer_experts(&trainer->job.spec, (int64_t)layer);
-        float *bias = experts ? model_expert_bias(trainer->model, layer) : NULL;
-        char name[128]; // as in the checkpoints of DeepSeek's models
-        snprintf(name, sizeof name, "model.layers.%zu.block_sparse_moe.gate.e_score_correction_bias", layer);
-        if (bias)
-            extra_states_add(&trainer->extra, name, EXTRA_F32, bias, experts, true);
-    }
+    extra_states_add_model(&trainer->extra, trainer->model);
     if (trainer->job.spec.training.precision != PRECISION_FP16)
         return;
     extra_states_add(&trainer->extra, "loss_scale.scale", EXTRA_F64, &trainer->loss_scale.scale, 1, false);
