@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 static const size_t odd[] = {1, 2, 3, 5, 7, 13, 17, 33, 65};
@@ -203,6 +204,41 @@ static void test_groups_alone(void **test)
     groups_alone(device_reference());
 }
 
+// The gradient of a weight from some rows after others, cut where device.h says.
+static void run_cut(const struct device_ops *ops, void **r, int32_t **i, const struct trial *t)
+{
+    (void)i;
+    size_t T = t->dims[0], N = t->dims[1], K = t->dims[2], cut = 2 * DWEIGHT_ROWS;
+    ops->linear_dweight(r[2], r[0], r[1], cut, N, K);
+    ops->linear_dweight(r[2], (float *)r[0] + cut * N, (float *)r[1] + cut * K, DWEIGHT_ROWS, N, K);
+    cut += DWEIGHT_ROWS;
+    ops->linear_dweight(r[2], (float *)r[0] + cut * N, (float *)r[1] + cut * K, T - cut, N, K);
+}
+
+static void rows_cut(const struct device *device)
+{
+    struct trial whole, cut;
+    size_t T = 4 * DWEIGHT_ROWS + 77, N = 37, K = 29, counts[3] = {T * N, T * K, N * K};
+    trial_begin(&whole, "linear_dweight", 3, T, N, K);
+    trial_begin(&cut, "linear_dweight in pieces", 3, T, N, K);
+    for (size_t a = 0; a < 3; a++) {
+        double *values = trial_reals(&whole, counts[a], 1);
+        memcpy(trial_reals(&cut, counts[a], 1), values, counts[a] * sizeof *values);
+    }
+    trial_on(&whole, device, linear[2]);
+    trial_on(&cut, device, run_cut);
+    if (!same_bits(whole.reals[2], cut.reals[2], counts[2]))
+        fail_msg("a weight's gradient in pieces has other bits on %s", device->isa);
+    trial_release(&whole);
+    trial_release(&cut);
+}
+
+static void test_rows_cut(void **test)
+{
+    (void)test;
+    each_cpu(rows_cut);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_grouped),
         cmocka_unit_test(test_rows_alone),
         cmocka_unit_test(test_groups_alone),
+        cmocka_unit_test(test_rows_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

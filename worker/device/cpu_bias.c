@@ -71,18 +71,16 @@ static void run_gradient(const void *job, int thread, int threads)
     const struct bias *b = job;
     struct range part = cpu_part(b->N, thread, threads);
     size_t width = part.to - part.from, row = 0;
-    float *sums = cpu_scratch(thread, SCRATCH_LEFT, 2 * width), *block = sums + width;
+    float *block = cpu_scratch(thread, SCRATCH_LEFT, width);
     for (size_t g = 0; g < b->groups; g++) {
-        memset(sums, 0, width * sizeof *sums);
+        float *out = b->out + g * b->N + part.from;
         for (size_t left = (size_t)b->counts[g], rows; left; left -= rows) {
             rows = left < ROW_BLOCK ? left : ROW_BLOCK;
             memset(block, 0, width * sizeof *block);
             for (size_t end = row + rows; row < end; row++)
                 add_row(b, block, b->in + row * b->N + part.from, row, width);
-            cpu.kernels->add(sums, sums, block, width);
+            cpu.kernels->add(out, out, block, width);
         }
-        float *out = b->out + g * b->N + part.from;
-        cpu.kernels->add(out, out, sums, width);
     }
 }
 

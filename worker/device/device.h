@@ -53,6 +53,8 @@ struct weighing {
     double scaling;
 };
 
+enum { DWEIGHT_ROWS = 512 }; // the cpu device sums rows in blocks that divide this: gradients of weights and biases may be cut there
+
 struct device_ops {
     // The three products of a linear layer with weight W [N,K] (weight format), as Hugging Face stores it: [out, in].
     void (*linear_forward)(void *out, const void *x, const void *weight, size_t T, size_t N, size_t K);    // out(T,N) = x(T,K) · Wᵀ

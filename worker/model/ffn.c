@@ -27,46 +27,86 @@ enum param_kind first_matrix(const struct model *model, enum param_kind gate, en
     return model->spec->model.activation == ACTIVATION_SWIGLU ? gate : up;
 }
 
-void ffn_forward(struct model *model, size_t layer, const struct ffn *ffn, void *out)
+// Rows that go through an FFN together, so that what one matrix made is still in cache for the activation and for the other. The rows of a
+// product know nothing of each other, and sums over rows may be cut here: no bit depends on this.
+static size_t rows_together(size_t width)
 {
-    const struct device_ops *ops = model->device->ops;
-    struct layer_activations *l = &model->activations->layers[layer];
-    const struct model_sizes *s = &l->sizes;
-    size_t F = ffn->width, rows = s->gates * F;
+    enum { REALS = 1 << 20 };
+    size_t rows = REALS / width / DWEIGHT_ROWS * DWEIGHT_ROWS;
+    return rows > DWEIGHT_ROWS ? rows : DWEIGHT_ROWS;
+}
 
-    ops->linear_forward(ffn->gate_up, l->normed_mlp, layer_weight(model, ffn->first, layer), s->T, rows, s->C);
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+// Rows t … t + T of the forward pass; out may be NULL.
+static void rows_forward(struct model *model, size_t layer, const struct ffn *ffn, void *out, size_t t, size_t T)
+{
+    const struct device *device = model->device;
+    const struct device_ops *ops = device->ops;
+    struct layer_activations *l = &model->activations->layers[layer];
+    size_t F = ffn->width, N = l->sizes.gates * F, C = l->sizes.C;
+    void *gate_up = real_at(device, ffn->gate_up, t * N), *act = real_at(device, ffn->act, t * F);
+    void *scale = ffn->scale ? real_at(device, ffn->scale, t) : NULL;
+
+    ops->linear_forward(gate_up, real_at(device, l->normed_mlp, t * C), layer_weight(model, ffn->first, layer), T, N, C);
     if (ffn->biased)
-        ops->bias_add(ffn->gate_up, layer_weight(model, ffn->first_bias, layer), s->T, rows);
-    activation_forward(model, ffn->act, ffn->gate_up, ffn->scale, s->T, F);
+        ops->bias_add(gate_up, layer_weight(model, ffn->first_bias, layer), T, N);
+    activation_forward(model, act, gate_up, scale, T, F);
     if (!out)
         return;
-    ops->linear_forward(out, ffn->act, layer_weight(model, ffn->down, layer), s->T, s->C, F);
-    if (ffn->biased && ffn->scale)
-        ops->weighted_bias_add(out, layer_weight(model, ffn->down_bias, layer), ffn->scale, &(int64_t){(int64_t)s->T}, 1, s->C);
+    out = real_at(device, out, t * C);
+    ops->linear_forward(out, act, layer_weight(model, ffn->down, layer), T, C, F);
+    if (ffn->biased && scale)
+        ops->weighted_bias_add(out, layer_weight(model, ffn->down_bias, layer), scale, &(int64_t){(int64_t)T}, 1, C);
     else if (ffn->biased)
-        ops->bias_add(out, layer_weight(model, ffn->down_bias, layer), s->T, s->C);
+        ops->bias_add(out, layer_weight(model, ffn->down_bias, layer), T, C);
+}
+
+void ffn_forward(struct model *model, size_t layer, const struct ffn *ffn, void *out)
+{
+    const struct model_sizes *s = &model->activations->layers[layer].sizes;
+    size_t together = rows_together(s->gates * ffn->width);
+    for (size_t t = 0; t < s->T; t += together)
+        rows_forward(model, layer, ffn, out, t, smaller(together, s->T - t));
+}
+
+// Rows t … t + T of the gradients of what is between the matrices, which the next rows overwrite; then of the input and the first matrix.
+static void rows_backward(struct model *model, size_t layer, const struct ffn *ffn, void *out, void *dscale, void *dgate_up, void *dact,
+    size_t t, size_t T)
+{
+    const struct device *device = model->device;
+    const struct device_ops *ops = device->ops;
+    struct activations *a = model->activations;
+    const struct layer_activations *l = &a->layers[layer];
+    size_t F = ffn->width, N = l->sizes.gates * F, C = l->sizes.C;
+    void *scale = ffn->scale ? real_at(device, ffn->scale, t) : NULL;
+
+    ops->linear_dinput(dact, real_at(device, a->dout, t * C), layer_weight(model, ffn->down, layer), T, C, F);
+    activation_backward(model, dgate_up, scale ? real_at(device, dscale, t) : NULL, dact, real_at(device, ffn->gate_up, t * N), scale, T, F);
+    if (ffn->biased)
+        ops->bias_gradient(layer_gradient(model, ffn->first_bias, layer), dgate_up, T, N);
+    ops->linear_dinput(real_at(device, out, t * C), dgate_up, layer_weight(model, ffn->first, layer), T, N, C);
+    ops->linear_dweight(layer_gradient(model, ffn->first, layer), dgate_up, real_at(device, l->normed_mlp, t * C), T, N, C);
 }
 
 void ffn_backward(struct model *model, size_t layer, const struct ffn *ffn, void *out, void *dscale, void *dgate_up, void *dact)
 {
     const struct device_ops *ops = model->device->ops;
     struct activations *a = model->activations;
-    struct layer_activations *l = &a->layers[layer];
-    const struct model_sizes *s = &l->sizes;
-    size_t F = ffn->width, rows = s->gates * F;
+    const struct model_sizes *s = &a->layers[layer].sizes;
+    size_t F = ffn->width, together = rows_together(s->gates * F);
 
     ops->linear_dweight(layer_gradient(model, ffn->down, layer), a->dout, ffn->act, s->T, s->C, F);
-    ops->linear_dinput(dact, a->dout, layer_weight(model, ffn->down, layer), s->T, s->C, F);
-    activation_backward(model, dgate_up, dscale, dact, ffn->gate_up, ffn->scale, s->T, F);
+    for (size_t t = 0; t < s->T; t += together)
+        rows_backward(model, layer, ffn, out, dscale, dgate_up, dact, t, smaller(together, s->T - t));
     if (ffn->biased && ffn->scale)
         ops->weighted_bias_backward(layer_gradient(model, ffn->down_bias, layer), dscale, a->dout, layer_weight(model, ffn->down_bias, layer),
             ffn->scale, &(int64_t){(int64_t)s->T}, 1, s->C);
     else if (ffn->biased)
         ops->bias_gradient(layer_gradient(model, ffn->down_bias, layer), a->dout, s->T, s->C);
-    if (ffn->biased)
-        ops->bias_gradient(layer_gradient(model, ffn->first_bias, layer), dgate_up, s->T, rows);
-    ops->linear_dweight(layer_gradient(model, ffn->first, layer), dgate_up, l->normed_mlp, s->T, rows, s->C);
-    ops->linear_dinput(out, dgate_up, layer_weight(model, ffn->first, layer), s->T, rows, s->C);
 }
 
 // ---- the block ----
