@@ -70,6 +70,32 @@ static void make_attention(struct spec *spec)
     spec->data.reset_attention_mask = spec->data.reset_position_ids = strcmp(word_or("documents", "0"), "1") == 0;
 }
 
+// Numbers with commas between; kept to the end.
+static struct spec_integers list(const char *key)
+{
+    struct spec_integers integers = {0};
+    const char *at = word_or(key, "");
+    while (*at) {
+        char *end;
+        integers.items = reallocate(integers.items, integers.count + 1, sizeof *integers.items);
+        integers.items[integers.count++] = strtoll(at, &end, 10);
+        at = *end ? end + 1 : end;
+    }
+    return integers;
+}
+
+static void make_shapes(struct spec *spec)
+{
+    struct spec_moe *moe = &spec->model.moe;
+    spec->model.norm = (enum spec_norm)choice("norm", (const char *const[]){"rmsnorm", "layernorm", NULL});
+    spec->model.activation = (enum spec_activation)choice("activation", (const char *const[]){"swiglu", "gelu", NULL});
+    moe->shared_expert_size = strtoll(word_or("shared", "0"), NULL, 10);
+    moe->shared_expert_gate = strcmp(word_or("shared_gate", "0"), "1") == 0;
+    moe->residual = strcmp(word_or("residual", "0"), "1") == 0;
+    moe->experts_per_layer = list("experts_per_layer");
+    moe->layers = list("moe_layers");
+}
+
 static void make_spec(struct spec *spec)
 {
     tiny_spec(spec, &(struct tiny){.experts = number("experts"), .top_k = number("top_k"), .layer_frequency = number("layer_frequency"),
@@ -87,6 +113,7 @@ static void make_spec(struct spec *spec)
     spec->model.norm = (enum spec_norm)choice("norm", (const char *const[]){"rmsnorm", "layernorm", NULL});
     spec->model.activation = (enum spec_activation)choice("activation", (const char *const[]){"swiglu", "gelu", NULL});
     make_attention(spec);
+    make_shapes(spec);
 }
 
 static const struct device *find_device(const char *name)

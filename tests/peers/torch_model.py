@@ -21,7 +21,8 @@ MASK = (1 << 64) - 1
 DEFAULTS = dict(layers=2, hidden=12, ffn=20, heads=2, groups=1, head_dim=6, vocab=19, sequence=5, micro_batch=2, untied=0, experts=0,
                 top_k=0, expert_ffn=10, pre_softmax=0, layer_frequency=1, balance=0.0, deviation=0.5, position="rope", max_positions=0,
                 rope_factor=0.0, rope_low=1.0, rope_high=4.0, rope_original=8192, qk_norm="none", window=0, documents=0, bias=0,
-                attention_dropout=0.0, hidden_dropout=0.0, seed=1234)
+                attention_dropout=0.0, hidden_dropout=0.0, seed=1234, norm="rmsnorm", activation="swiglu", shared=0, shared_gate=0, residual=0,
+                experts_per_layer="", moe_layers="")
 
 GOLDEN = {
     "dense": dict(),
@@ -48,6 +49,14 @@ JUDGED = [
     dict(hidden_dropout=0.4, hidden=80, sequence=17, experts=4, top_k=2, deviation=0.2),
     dict(documents=1, window=9, qk_norm="head", bias=1, rope_factor=4.0, rope_original=64, attention_dropout=0.1, hidden_dropout=0.2, hidden=48,
          heads=6, groups=3, head_dim=8, sequence=40, experts=5, top_k=2, balance=0.3, layer_frequency=2),
+    dict(norm="layernorm"), dict(activation="gelu", sequence=11), dict(activation="gelu", bias=1, experts=5, top_k=2, balance=0.1),
+    dict(norm="layernorm", activation="gelu", bias=1, position="learned", max_positions=9, sequence=9, heads=4, groups=4, head_dim=3), # GPT-2's
+    dict(bias=1, experts=4, top_k=2),
+    dict(experts=5, top_k=2, shared=9, balance=0.1), dict(experts=5, top_k=2, shared=9, shared_gate=1, activation="gelu", hidden=20),
+    dict(experts=5, top_k=1, pre_softmax=1, residual=1, balance=0.1), dict(experts=5, top_k=2, residual=1, activation="gelu", bias=1),
+    dict(layers=3, experts=8, experts_per_layer="8,4,2", top_k=2, balance=0.2), dict(layers=4, experts=6, top_k=2, moe_layers="1,2", untied=1),
+    dict(layers=4, norm="layernorm", activation="gelu", bias=1, experts=8, experts_per_layer="8,3", moe_layers="1,3", top_k=2, balance=0.2,
+         shared=7, shared_gate=1, residual=1, hidden_dropout=0.2, sequence=17),
 ]
 
 
@@ -94,8 +103,33 @@ def document_starts(c):
     return torch.tensor(starts)
 
 
+def experts_of(c, layer):
+    """How many experts the layer has; 0: it is dense."""
+    listed = [int(n) for n in c["moe_layers"].split(",") if n]
+    places = listed or range(0, c["layers"], c["layer_frequency"])
+    if not c["experts"] or layer not in places:
+        return 0
+    counts = [int(n) for n in c["experts_per_layer"].split(",") if n]
+    return counts[list(places).index(layer)] if counts else c["experts"]
+
+
 def is_moe(c, layer):
-    return c["experts"] > 0 and layer % c["layer_frequency"] == 0
+    return experts_of(c, layer) > 0
+
+
+def ffn_shapes(c, at, width, bias, names=("gate_proj", "up_proj", "down_proj")):
+    for name, rows, columns in zip(names, (width, width, c["hidden"]), (c["hidden"], c["hidden"], width)):
+        if name == names[0] and c["activation"] == "gelu":
+            continue
+        yield at + f"{name}.weight", (rows, columns)
+        if bias:
+            yield at + f"{name}.bias", (rows,)
+
+
+def norm_shapes(c, name):
+    yield name + ".weight", (c["hidden"],)
+    if c["norm"] == "layernorm":
+        yield name + ".bias", (c["hidden"],)
 
 
 def shapes(c):
@@ -105,8 +139,8 @@ def shapes(c):
         yield "model.embed_positions.weight", (c["max_positions"], hidden)
     for layer in range(c["layers"]):
         at = f"model.layers.{layer}."
-        yield at + "input_layernorm.weight", (hidden,)
-        yield at + "post_attention_layernorm.weight", (hidden,)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            yield from norm_shapes(c, at + name)
         for name, rows, columns in (("q", wide, hidden), ("k", narrow, hidden), ("v", narrow, hidden), ("o", hidden, wide)):
             yield at + f"self_attn.{name}_proj.weight", (rows, columns)
             if c["bias"]:
@@ -116,18 +150,22 @@ def shapes(c):
             yield at + "self_attn.q_norm.weight", (wide if whole else c["head_dim"],)
             yield at + "self_attn.k_norm.weight", (narrow if whole else c["head_dim"],)
         if not is_moe(c, layer):
-            for name, rows, columns in (("gate", c["ffn"], hidden), ("up", c["ffn"], hidden), ("down", hidden, c["ffn"])):
-                yield at + f"mlp.{name}_proj.weight", (rows, columns)
-                if c["bias"]:
-                    yield at + f"mlp.{name}_proj.bias", (rows,)
+            yield from ffn_shapes(c, at + "mlp.", c["ffn"], c["bias"])
             continue
-        yield at + "block_sparse_moe.gate.weight", (c["experts"], hidden)
-        for expert in range(c["experts"]):
-            for name, rows, columns in (("w1", c["expert_ffn"], hidden), ("w3", c["expert_ffn"], hidden), ("w2", hidden, c["expert_ffn"])):
-                yield at + f"block_sparse_moe.experts.{expert}.{name}.weight", (rows, columns)
-                if c["bias"]:
-                    yield at + f"block_sparse_moe.experts.{expert}.{name}.bias", (rows,)
-    yield "model.norm.weight", (hidden,)
+        at += "block_sparse_moe."
+        yield at + "gate.weight", (experts_of(c, layer), hidden)
+        for expert in range(experts_of(c, layer)):
+            yield from ffn_shapes(c, at + f"experts.{expert}.", c["expert_ffn"], c["bias"], ("w1", "w3", "w2"))
+        if c["shared"]:
+            yield from ffn_shapes(c, at + "shared_expert.", c["shared"], False)
+            if c["shared_gate"]:
+                yield at + "shared_expert_gate.weight", (1, hidden)
+        if c["residual"]:
+            yield from ffn_shapes(c, at + "residual.", c["expert_ffn"], c["bias"])
+            yield at + "coefficient.weight", (2, hidden)
+            if c["bias"]:
+                yield at + "coefficient.bias", (2,)
+    yield from norm_shapes(c, "model.norm")
     if c["untied"]:
         yield "lm_head.weight", (c["vocab"], hidden)
 
@@ -136,6 +174,19 @@ def shapes(c):
 
 def norm(x, weight):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight
+
+
+def row_norm(c, p, name, x):
+    if c["norm"] == "layernorm":
+        return F.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], 1e-5)
+    return norm(x, p[name + ".weight"])
+
+
+def ffn(c, p, at, x, names=("gate_proj", "up_proj", "down_proj")):
+    gate, up, down = (at + name for name in names)
+    if c["activation"] == "gelu":
+        return linear(p, down, F.gelu(linear(p, up, x), approximate="tanh"))
+    return linear(p, down, F.silu(linear(p, gate, x)) * linear(p, up, x))
 
 
 def frequencies(c):
@@ -226,9 +277,9 @@ def attention(c, p, at, layer, x):
     return linear(p, at + "self_attn.o_proj", (weights @ v).transpose(1, 2).reshape(B, S, -1))
 
 
-def experts(c, p, at, x):
+def experts(c, p, at, x, E):
     """Every expert over every token, weighted by a (T, E) matrix that is zero where a token did not choose it."""
-    T, E, K = x.shape[0], c["experts"], c["top_k"]
+    T, K = x.shape[0], c["top_k"]
     logits = F.linear(x, p[at + "gate.weight"])
     scores = logits.softmax(-1)
     chosen = torch.zeros(T, E, dtype=torch.bool).scatter(1, logits.topk(K, -1).indices, True)
@@ -239,8 +290,15 @@ def experts(c, p, at, x):
     balance = E / (K * T * T) * (scores.sum(0) * chosen.sum(0)).sum()
     out = 0
     for e in range(E):
-        one = at + f"experts.{e}.w"
-        out = out + weight[:, e:e + 1] * linear(p, one + "2", F.silu(linear(p, one + "1", x)) * linear(p, one + "3", x))
+        out = out + weight[:, e:e + 1] * ffn(c, p, at + f"experts.{e}.", x, ("w1", "w3", "w2"))
+    if c["shared"]:
+        gate = F.linear(x, p[at + "shared_expert_gate.weight"]).sigmoid() if c["shared_gate"] else 1
+        shared = gate * ffn(c, p, at + "shared_expert.", x)
+    if c["residual"]:  # DeepSpeed's: the experts' share first
+        share = linear(p, at + "coefficient", x).softmax(-1)
+        out = out * share[:, :1] + ffn(c, p, at + "residual.", x) * share[:, 1:]
+    if c["shared"]:
+        out = out + shared
     return out, balance
 
 
@@ -255,16 +313,15 @@ def run(config):
     balances = []
     for layer in range(c["layers"]):
         at = f"model.layers.{layer}."
-        x = x + drop(c, attention(c, p, at, layer, norm(x, p[at + "input_layernorm.weight"])), ATTENTION, layer)
-        h = norm(x, p[at + "post_attention_layernorm.weight"])
+        x = x + drop(c, attention(c, p, at, layer, row_norm(c, p, at + "input_layernorm", x)), ATTENTION, layer)
+        h = row_norm(c, p, at + "post_attention_layernorm", x)
         if is_moe(c, layer):
-            y, balance = experts(c, p, at + "block_sparse_moe.", h.flatten(0, 1))
+            y, balance = experts(c, p, at + "block_sparse_moe.", h.flatten(0, 1), experts_of(c, layer))
             x, balances = x + drop(c, y.view_as(x), MLP, layer), balances + [balance]
         else:
-            y = F.silu(linear(p, at + "mlp.gate_proj", h)) * linear(p, at + "mlp.up_proj", h)
-            x = x + drop(c, linear(p, at + "mlp.down_proj", y), MLP, layer)
+            x = x + drop(c, ffn(c, p, at + "mlp.", h), MLP, layer)
             balances.append(torch.zeros((), dtype=torch.float64))
-    logits = F.linear(norm(x, p["model.norm.weight"]), p["lm_head.weight" if c["untied"] else "model.embed_tokens.weight"])
+    logits = F.linear(row_norm(c, p, "model.norm", x), p["lm_head.weight" if c["untied"] else "model.embed_tokens.weight"])
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
     (loss + c["balance"] * sum(balances)).backward()
     return {"loss": loss.item(), "balance": [b.item() for b in balances],
