@@ -13,13 +13,13 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char *const names[FORMATS] = {"fp32", "bf16", "fp16"}, *const instruction_sets[] = {"plain", "avx2", "avx512"};
+static const char *const names[FORMATS] = {"fp32", "bf16", "fp16"}, *const instruction_sets[] = {"plain", "avx2", "avx512", "avx512bf16"};
 
 // Calls each(device) with the reference and every cpu device of the format: one thread, and two behind the guard.
 static void each_device(enum format format, void (*each)(const struct device *device))
 {
     each(device_reference_in(format));
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < sizeof instruction_sets / sizeof *instruction_sets; k++) {
         if (!cpu_has(instruction_sets[k]))
             continue;
         each(cpu_configure_in(1, instruction_sets[k], format));

@@ -132,7 +132,8 @@ static const struct device_ops ops = {
 static const struct kernels *kernels_named(const char *isa)
 {
 #ifdef __x86_64__
-    if (!strcmp(isa, "avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    bool pairs = !strcmp(isa, "avx512bf16") && __builtin_cpu_supports("avx512bf16");
+    if ((!strcmp(isa, "avx512") || pairs) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
         return &kernels_avx512;
     if (!strcmp(isa, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
@@ -150,9 +151,13 @@ const struct device *cpu_configure_in(int threads, const char *isa, enum format 
 {
     static struct device device;
     assert(threads >= 1 && threads <= THREADS_MAX && cpu_has(isa));
-    cpu = (struct cpu){kernels_named(isa), threads, WORK_WORTH_THREADS, format};
+    cpu = (struct cpu){.kernels = kernels_named(isa), .threads = threads, .least_work = WORK_WORTH_THREADS, .format = format};
+#ifdef __x86_64__
+    if (!strcmp(isa, "avx512bf16"))
+        cpu.pairs = &pairs_avx512bf16;
+#endif
     size_t weight_bytes = format == FORMAT_FP32 ? sizeof(float) : sizeof(uint16_t);
-    device = (struct device){"cpu", cpu.kernels->isa, sizeof(float), format, weight_bytes, &host_memory, &ops};
+    device = (struct device){"cpu", cpu.pairs ? "avx512bf16" : cpu.kernels->isa, sizeof(float), format, weight_bytes, &host_memory, &ops};
     return &device;
 }
 
@@ -164,7 +169,11 @@ const struct device *cpu_configure(int threads, const char *isa)
 const struct device *device_cpu_in(int threads, enum format format)
 {
     assert(!cpu.threads || (cpu.threads == threads && cpu.format == format));
-    return cpu_configure_in(threads, cpu_has("avx512") ? "avx512" : cpu_has("avx2") ? "avx2" : "plain", format);
+    static const char *const best[] = {"avx512bf16", "avx512", "avx2", "plain"};
+    size_t i = format == FORMAT_BF16 ? 0 : 1;
+    while (!cpu_has(best[i]))
+        i++;
+    return cpu_configure_in(threads, best[i], format);
 }
 
 const struct device *device_cpu(int threads)

@@ -9,6 +9,7 @@ enum scratch_use { SCRATCH_LEFT, SCRATCH_RIGHT, SCRATCH_WIDE, SCRATCH_ATTENTION,
 
 struct cpu {
     const struct kernels *kernels;
+    const struct pair_kernels *pairs; // NULL: bf16 numbers are multiplied as floats
     int threads;
     size_t least_work; // less than this stays on one thread; tests set 0
     enum format format; // of weights and products
@@ -151,7 +152,7 @@ double cpu_sum(const void *x, size_t count);
 void cpu_from_double(void *to, const double *host, size_t count);
 void cpu_to_double(double *host, const void *from, size_t count);
 
-// Whether this machine can run kernels "plain", "avx2" or "avx512".
+// Whether this machine can run kernels "plain", "avx2", "avx512", or "avx512bf16": those of "avx512" and pairs of bf16 numbers.
 bool cpu_has(const char *isa);
 // The cpu device with threads and kernels of the caller's choice, for tests: replaces what the process had.
 const struct device *cpu_configure(int threads, const char *isa);

@@ -15,6 +15,9 @@ struct left {
     size_t row, column, panel;
 };
 
+// What becomes of the sum of a block of k: stored; added to what is there; and, by kernels that know how, rounded.
+enum finish { FINISH_STORE = 0, FINISH_ADD = 1, FINISH_ROUND = 2 };
+
 // What AdamW needs for every element: one_minus are 1 − β, correct are 1 − βᵗ.
 struct adamw {
     float gradient_factor, rate, beta1, beta2, one_minus1, one_minus2, correct1, correct2, eps, decay;
@@ -25,14 +28,20 @@ struct kernels {
     size_t panel; // rows a product computes at a time, at most
     size_t strip; // columns a packed right operand has together
 
-    // out = strips of b(K,N), element (k, n) at b[k·row + n·column], one of the strides being 1: strip j is K rows of `strip` columns.
+    // out = strips of b(K,N), element (k, n) at b[k·row + n·column], one of the strides being 1: strip j is K rows of `strip` columns, one
+    // after another, or spacing apart.
     void (*pack_right)(float *out, const float *b, size_t row, size_t column, size_t K, size_t N);
+    void (*pack_right_apart)(float *out, size_t spacing, const float *b, size_t row, size_t column, size_t K, size_t N);
     // out = panels of a(M,K), element (i, k) at a[i + k·column]. Returns how to read it.
     struct left (*pack_left)(float *out, const float *a, size_t column, size_t M, size_t K);
-    // c(M,N), rows c_row apart, = or += a(M,K) · b(K,N); strips of b are strip_reals apart. Each element is one chain of multiply-adds
-    // over k in order, then stored or added to c.
+    // c(M,N), rows c_row apart, = or += a(M,K) · b(K,N), of packed strips. Each element is one chain of multiply-adds over k in order, then
+    // finished.
     void (*multiply)(
-        float *c, size_t c_row, struct left a, const float *b, size_t strip_reals, size_t M, size_t N, size_t K, bool accumulate);
+        float *c, size_t c_row, struct left a, const float *b, size_t spacing, size_t M, size_t N, size_t K, enum finish finish);
+    // The same for a left operand of rows `row` apart, which are brought into `own`, a panel at a time, and rounded to format on the way.
+    // own: `panel` rows of K + OWN_ROW_SPARE floats.
+    void (*multiply_rows)(float *c, size_t c_row, const float *a, size_t row, float *own, enum format format, const float *b, size_t spacing,
+        size_t M, size_t N, size_t K, enum finish finish);
 
     // To a format of two bytes, back, and there and back. rounded: out may be in.
     void (*narrow)(uint16_t *out, const float *in, size_t count, enum format format);
@@ -73,7 +82,23 @@ struct kernels {
     double (*sum)(const float *x, size_t count, int64_t *zeros);
 };
 
+// Products of bf16 numbers where the machine multiplies pairs of them: K counts numbers, but strips and panels hold pairs (two neighbouring
+// k) where the others hold floats, (K + 1)/2 in a row; an odd last number is paired with 0. Operands are rounded on the way; narrow: they
+// are bf16 numbers (uint16_t) already. Not packed: a floats' right operand with columns along k, nor a narrow one whose K is odd.
+struct pair_kernels {
+    size_t strip;
+    void (*pack_right)(float *out, size_t spacing, const void *b, bool narrow, size_t row, size_t column, size_t K, size_t N);
+    struct left (*pack_left)(float *out, const float *a, size_t column, size_t M, size_t K);
+    void (*multiply)(
+        float *c, size_t c_row, struct left a, const float *b, size_t spacing, size_t M, size_t N, size_t K, enum finish finish);
+    void (*multiply_rows)(float *c, size_t c_row, const float *a, size_t row, float *own, const float *b, size_t spacing, size_t M, size_t N,
+        size_t K, enum finish finish);
+};
+
+enum { OWN_ROW_SPARE = 16 }; // floats
+
 extern const struct kernels kernels_plain;
 #ifdef __x86_64__
 extern const struct kernels kernels_avx2, kernels_avx512;
+extern const struct pair_kernels pairs_avx512bf16;
 #endif
