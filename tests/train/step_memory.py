@@ -1,11 +1,12 @@
 """A step asks the C library for no memory: what it needs is there after the first steps."""
 import subprocess
 
-from training import WORKER, Bench, check, environment
+from training import MOE, WORKER, Bench, check, environment
 
 with Bench() as bench:
     for name, sections in {
         "dense": {},
+        "moe": {"model": {"moe": {**MOE, "grouped_gemm": True, "per_layer_metrics": True}}},
         "dense, two threads": {"resources": {"threads_per_rank": 2}},
     }.items():
         run = bench.make("run", training={"iterations": 20}, **sections)
