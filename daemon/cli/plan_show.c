@@ -198,6 +198,24 @@ static void show_command(const struct json *run)
     printf("\n");
 }
 
+// "starts from     run dense, as experts: each of the 4 slices of its FFN in 4 of them, weights x 1.587"
+static void show_start(const struct json *from)
+{
+    const char *run = js_string_of(js_get(from, "run"), NULL), *path = js_string_of(js_get(from, "path"), NULL);
+    const struct json *upcycle = js_get(from, "upcycle");
+    if (!run && !path)
+        return;
+    char *source = clean_line(run ? run : path);
+    printf("  starts from    %s %s", run ? "run" : "checkpoint", source);
+    if (js_integer_of(js_get(from, "step"), 0))
+        printf(", step %lld", (long long)js_integer_of(js_get(from, "step"), 0));
+    if (js_kind(upcycle) == JSON_KIND_OBJECT)
+        printf(", as experts: each of the %lld slices of its FFN in %lld of them, weights x %.4g", (long long)js_integer_of(js_get(upcycle, "granularity"), 0),
+            (long long)js_integer_of(js_get(upcycle, "copies"), 0), js_real_of(js_get(upcycle, "weight_scale"), 0));
+    printf("\n");
+    free(source);
+}
+
 static void show_run(const struct json *run)
 {
     printf("\n%s/%s, executor %s\n", js_string_of(js_get(run, "project"), ""), js_string_of(js_get(run, "name"), ""),
@@ -205,6 +223,7 @@ static void show_run(const struct json *run)
     plan_show_rates("learning_rate", js_get(run, "learning_rate"));
     plan_show_rates("expert_learning_rate", js_get(run, "expert_learning_rate"));
     plan_show_ramp(js_get(run, "batch_ramp"));
+    show_start(js_get(run, "from"));
     show_command(run);
     const struct json *image = js_get(run, "image"), *unsupported = js_get(run, "unsupported");
     if (js_kind(image) == JSON_KIND_OBJECT) {

@@ -2,6 +2,7 @@
 #include "schema/base/json.h"
 #include "schema/shape/lr.h"
 #include "schema/shape/schedule.h"
+#include "schema/shape/upcycle.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -123,6 +124,25 @@ static struct json *count_to_json(double count)
     return count == floor(count) && fabs(count) < 0x1p53 ? js_integer((int64_t)count) : js_real(count);
 }
 
+// Whose weights it starts from, and what is made of them; of the layers with most experts.
+static struct json *from_to_json(const struct spec *spec)
+{
+    const struct spec_from *from = &spec->model.from;
+    if (!from->run && !from->path)
+        return js_null();
+    struct json *object = js_object(), *upcycle = NULL;
+    if (from->upcycle.present) {
+        int64_t experts = spec->model.moe.experts;
+        upcycle = MEMBERS({"granularity", from->upcycle.granularity}, {"copies", experts / from->upcycle.granularity});
+        js_set(upcycle, "weight_scale", js_real(upcycle_weight_scale(spec, experts)));
+    }
+    js_set(object, "run", js_string(from->run));
+    js_set(object, "path", js_string(from->path));
+    js_set(object, "step", js_integer(from->step));
+    js_set(object, "upcycle", upcycle ? upcycle : js_null());
+    return object;
+}
+
 struct json *plan_to_json(const struct plan *plan, const struct spec *spec)
 {
     const struct layout *l = &plan->layout;
@@ -146,5 +166,6 @@ struct json *plan_to_json(const struct plan *plan, const struct spec *spec)
         js_set(object, "expert_learning_rate", rates_to_json(spec, expert_learning_rate));
     if (spec->training.rampup_batch_size.present)
         js_set(object, "batch_ramp", ramp_to_json(spec));
+    js_set(object, "from", from_to_json(spec));
     return object;
 }

@@ -16,7 +16,8 @@ struct plan {
 // Fails, with the numbers, where ranks, experts or the batch cannot be divided as asked, or where the state exceeds resources.gpu_memory.
 int plan_init(struct plan *plan, const struct spec *spec, struct error *err);
 // {"name", "parameters": {"total", "active"}, "flops_per_token", "tokens_per_step", "tokens_total", "micro_batches", "layout": {…},
-//  "bubble", "memory": {…}, "alltoall_bytes_per_step", "volume": {…}, "learning_rate": [[iteration, rate], …]}
+//  "bubble", "memory": {…}, "alltoall_bytes_per_step", "volume": {…}, "from": null or {"run", "path", "step", "upcycle": null or {"granularity", "copies", "weight_scale"}},
+//  "learning_rate": [[iteration, rate], …]}
 // and, where the spec has such: "expert_learning_rate": the same, "batch_ramp": [[first iteration, samples of a step], …]
 struct json *plan_to_json(const struct plan *plan, const struct spec *spec);
 

@@ -1,17 +1,9 @@
-// model.from: the weights of another run. A dense checkpoint becomes a model with experts where the spec asks for it (model.from.upcycle):
-//
-//   G = granularity, E experts of a layer, k = top_k; expansion = E / G: how often each slice of the dense FFN is there.
-//   expert j: slice j mod G: rows of gate and up (and of their biases), columns of down; the bias of down as it is
-//   router:   row j is row j div G of its own initial values: G neighbours, which together are one FFN, are chosen together
-//   scale:    gate, up and down (and the biases of the first two) times s^(1/3) with a gate, s^(1/2) without;
-//             s = expansion·G²/k where the softmax comes before the choice, else G
-//   all else: the dense model's; layers that stay dense too
-//
-// So it is in Megatron (and arXiv 2410.07524). Each rank makes its own experts. Where s = 1 the experts are the FFN's own bits.
+// model.from: the weights of another run. A dense checkpoint becomes a model with experts where the spec asks for it (model.from.upcycle),
+// by the formulas of schema/shape/upcycle.h. Each rank makes its own experts. Where the scale is 1 the experts have the FFN's own bits.
 #include "schema/base/text.h"
+#include "schema/shape/upcycle.h"
 #include "worker/train/checkpoint_read.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,15 +36,6 @@ static struct twin twin_of(enum param_kind kind)
     }
 }
 
-// In float, as the weights are: a factor of 1 leaves every bit.
-static float weight_scale(const struct spec *spec, int64_t experts, int64_t granularity)
-{
-    const struct spec_moe *moe = &spec->model.moe;
-    double G = (double)granularity, expansion = (double)experts / G;
-    double s = moe->pre_softmax ? expansion * G * G / (double)moe->top_k : G;
-    return (float)pow(s, dims_of(spec).gated ? 1.0 / 3.0 : 1.0 / 2.0);
-}
-
 // The slice of a dense tensor (rows, columns of the expert's), in place at the front of host.
 static void cut_slice(float *host, const struct param *param, enum cut cut, int64_t slice, int64_t granularity)
 {
@@ -80,7 +63,7 @@ static int make_expert(const struct upcycling *up, const struct param *param, st
     if (tensor_read(&info, up->host, err) != 0)
         return -1;
     cut_slice(up->host, param, twin.cut, param->expert % up->granularity, up->granularity);
-    float scale = weight_scale(up->model->spec, spec_layer_experts(up->model->spec, param->layer), up->granularity);
+    float scale = (float)upcycle_weight_scale(up->model->spec, spec_layer_experts(up->model->spec, param->layer)); // in float, as the weights are
     for (size_t i = 0; i < param_elements(param) && twin.cut != CUT_NONE; i++)
         up->host[i] *= scale;
     up->model->device->memory->upload(model_param(up->model, param), up->host, param_elements(param) * sizeof *up->host);
