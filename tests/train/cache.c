@@ -61,6 +61,22 @@ static void residual(struct spec *spec)
     spec->model.activation = ACTIVATION_GELU;
 }
 
+static void sigmoid(struct spec *spec)
+{
+    spec->model.moe.score_function = SCORE_SIGMOID;
+    spec->model.moe.expert_bias = true;
+    spec->model.moe.scaling_factor = 2.5;
+    spec->model.moe.num_groups = 2;
+    spec->model.moe.group_topk = 1;
+}
+
+static void recomputed(struct spec *spec)
+{
+    spec->training.recompute.granularity = RECOMPUTE_FULL;
+    spec->training.recompute.method = RECOMPUTE_UNIFORM;
+    spec->training.recompute.layers = 1;
+}
+
 static const struct { const char *name; struct tiny tiny; } shapes[] = {
     {"dense", {0}},
     {"dense, untied, window", {.untied = true, .change = window}},
@@ -71,6 +87,8 @@ static const struct { const char *name; struct tiny tiny; } shapes[] = {
     {"experts", {.experts = 4, .top_k = 2}},
     {"experts in one product, on some layers", {.experts = 5, .top_k = 3, .grouped_gemm = true, .layer_frequency = 2}},
     {"shared expert", {.experts = 4, .top_k = 1, .pre_softmax = true, .change = shared}},
+    {"sigmoid scores, groups, a bias for choosing", {.experts = 6, .top_k = 2, .change = sigmoid}},
+    {"activations made again", {.experts = 4, .top_k = 2, .change = recomputed}},
     {"residual", {.experts = 4, .top_k = 1, .pre_softmax = true, .change = residual}},
 };
 
@@ -99,6 +117,16 @@ static void end(struct fixture *f, struct model *model)
     comm_finish(f->world);
 }
 
+// Biases that change who is chosen.
+static void tiny_biases(struct model *model)
+{
+    for (size_t layer = 0; layer < TINY_LAYERS; layer++) {
+        float *bias = spec_layer_experts(model->spec, (int64_t)layer) ? model_expert_bias(model, layer) : NULL;
+        for (int64_t e = 0; bias && e < model->spec->model.moe.experts; e++)
+            bias[e] = (float)(tiny_random(layer + 50, (uint64_t)e) - 0.5);
+    }
+}
+
 static void whole(double *logits, const int32_t *tokens, const struct tiny *tiny, const struct device *device)
 {
     struct fixture f;
@@ -108,6 +136,7 @@ static void whole(double *logits, const int32_t *tokens, const struct tiny *tiny
     begin(&f, tiny, LENGTH);
     assert_int_equal(model_new(&model, &f.spec, device, &f.parallel, &err), 0);
     tiny_values(model, 0.5);
+    tiny_biases(model);
     model_forward(model, &(struct micro_batch){.tokens = tokens, .targets = targets}, false, 0);
     for (size_t t = 0; t < LENGTH; t++)
         model_logits(model, t, logits + t * TINY_VOCAB);
@@ -127,6 +156,7 @@ static void compare(const char *name, const struct tiny *tiny, const struct devi
     begin(&f, tiny, PIECE);
     assert_int_equal(model_new_for_inference(&model, &f.spec, device, &f.parallel, NULL, &err), 0);
     tiny_values(model, 0.5);
+    tiny_biases(model);
     model_keep(model, LENGTH);
     for (int round = 0; round < 2; round++) {
         for (size_t p = 0, at = 0; p < sizeof pieces / sizeof *pieces; p++) {

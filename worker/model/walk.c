@@ -36,6 +36,7 @@ static void upload(struct model *model, const struct micro_batch *batch)
 void layers_forward(struct model *model)
 {
     struct activations *a = model->activations;
+    router_begin(model);
     embedding_forward(model);
     for (size_t layer = 0; layer < a->sizes.layers; layer++) {
         attention_block_forward(model, layer);
@@ -55,8 +56,6 @@ double model_forward(struct model *model, const struct micro_batch *batch, bool 
     size_t counted = 0;
     for (size_t t = 0; t < s->T; t++)
         counted += batch->targets[t] >= 0;
-    router_begin(model);
-
     layers_forward(model);
     if (training)
         model->router->report.micro_batches++;
