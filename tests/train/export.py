@@ -91,6 +91,15 @@ with Bench() as bench:
         plan = json.loads(subprocess.run([str(SWITCHYARD), "plan", str(spec), "--json"], capture_output=True, text=True, check=True).stdout)["runs"][0]
         check(f"{what}: the imported spec plans the model that was exported", plan["parameters"]["total"], said["parameters"])
 
+    # A dense directory becomes a mixture: every expert a copy, so before the first update the loss is the dense model's.
+    origin = {"run_directory": None, "checkpoint": str(bench.root / "dense-one"), "step": 0}
+    dense = bench.make("dense-again", origin=origin, training=TRAINING)
+    dense.train()
+    mixture = bench.make("mixture", origin=origin, training=TRAINING,
+                         model={"moe": {"experts": 4, "top_k": 2, "expert_ffn_hidden_size": 64}, "from": {"path": str(bench.root / "dense-one"), "upcycle": {"granularity": 1}}})
+    mixture.train()
+    close("a mixture out of a dense directory: the first loss", mixture.values("loss")[:1], dense.values("loss")[:1], 1e-6)
+
     # config.json against the spec: each difference names both values.
     def refused(words, change=None, **model):
         path = bench.root / "changed"
