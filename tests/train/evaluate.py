@@ -3,7 +3,7 @@ import json
 import math
 import subprocess
 
-from training import BAD_INPUT, MOE, WORKER, Bench, check, close, contains, environment
+from training import BAD_INPUT, MOE, WORKER, Bench, check, close, contains, environment, merge
 
 TRAINING = {"iterations": 6, "validation": {"interval": 3, "iterations": 2}}
 
@@ -18,10 +18,11 @@ def evaluate(*words, code=0):
 with Bench() as bench:
     kinds = {
         "dense": {},
+        "experts in bf16": {"model": {"moe": MOE}, "training": {"precision": "bf16"}},
         "experts over two ranks": {"model": {"moe": MOE}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}},
     }
     for what, sections in kinds.items():
-        run = bench.make("run", training=TRAINING, checkpoint={"interval": 3}, **sections)
+        run = bench.make("run", **merge({"training": {**TRAINING}, "checkpoint": {"interval": 3}}, sections))
         run.train()
         # Validation reads the first 2 x 8 samples: 8 micro batches of 2.
         for step, loss in zip((3, 6), run.values("validation_loss")):

@@ -1,5 +1,6 @@
 """`generate`: greedy is the argmax of the model's own logits, seeds decide what is drawn, experts are read when they are chosen and no others, it
 ends where it should, and refuses by name what it cannot do."""
+import copy
 import ctypes
 import json
 import mmap
@@ -96,14 +97,15 @@ def only_chosen_pages(bench):
 with Bench() as bench:
     kinds = {
         "dense": {},
+        "experts in bf16": {"model": {"moe": MOE}, "training": {"precision": "bf16"}},
         "experts over two ranks": {"model": {"moe": MOE}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}},
         "GPT with a shared expert": {"model": {"moe": {**MOE, "shared_expert_size": 16}, "norm": "layernorm", "activation": "gelu", "bias": True,
                                                "position": "learned"}},
     }
     for what, sections in kinds.items():
         # Large initial values: what such a model says is varied, and a small error shows.
-        run = bench.make("run", training={"iterations": 4, "learning_rate": {"peak": 1e-2}}, checkpoint={"interval": 2},
-                         **merge({"model": {"init": {"std": 0.5}}}, sections))
+        run = bench.make("run", **merge({"model": {"init": {"std": 0.5}}, "checkpoint": {"interval": 2},
+                                         "training": {"iterations": 4, "learning_rate": {"peak": 1e-2}}}, copy.deepcopy(sections)))
         run.train()
         greedy = generate(run.directory, "--prompt", "the of a", "--max-tokens", 15)
         check(f"{what}: it does not say one thing only", len(set(greedy["tokens"])) > 3, True)
