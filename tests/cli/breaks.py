@@ -5,6 +5,7 @@
 """
 import concurrent.futures
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -192,6 +193,27 @@ def disk_full(home):
         home.stop()
 
 
+def damaged_checkpoint(home):
+    """The newest checkpoint of a cancelled run is damaged: a retry goes on from the one before it, says so, and has every step once."""
+    directory = start(home, TINY.replace("iterations: 8", "iterations: 400").replace("resources:", "checkpoint: {interval: 20, keep: 3}\nresources:"))
+    marks = lambda: sorted(directory.glob("checkpoints/step-*/complete.json"))
+    until("two checkpoints", lambda: len(marks()) >= 2)
+    home.cli("cancel", "dense-1")
+    home.wait_for("dense-1", ENDED, 30)
+    newest, before = marks()[-1].parent, marks()[-2].parent
+    tensors = newest / "optimizer.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-4] + b"oops")
+    home.cli("retry", "dense-1")
+    shown = home.wait_for("dense-1", ENDED, 90)
+    assert shown["state"] == "succeeded", f"{shown['state']}: {shown['reason']}"
+    said = [event["reason"] for event in shown["events"] if event["kind"] == "checkpoint_damaged"]
+    assert len(said) == 1 and str(tensors) in said[0] and "is damaged and was set aside" in said[0], shown["events"]
+    start_line = [json.loads(line) for line in (directory / "attempt-2" / "records.jsonl").read_text().splitlines() if '"start"' in line][0]
+    assert start_line["resumed_from"] == int(before.name[5:]), start_line
+    assert (directory / "checkpoints" / f"{newest.name}.damaged").is_dir()
+    assert sorted(rows_of(home, shown["run_id"])) == list(range(1, 401)), "a step is missing, or there twice"
+
+
 def attempt(trial):
     begun = time.monotonic()
     try:
@@ -205,7 +227,7 @@ def attempt(trial):
 
 
 def main():
-    trials = [clock_set, strange_exit_records, strange_records, data_cut, neighbour, disk_full]
+    trials = [clock_set, strange_exit_records, strange_records, data_cut, neighbour, damaged_checkpoint, disk_full]
     trials = [trial for trial in trials if not sys.argv[1:] or trial.__name__ in sys.argv[1:]]
     if disk_full in trials and os.geteuid() != 0:
         trials.remove(disk_full)
