@@ -24,22 +24,48 @@ def draw(rng):
         n["E"] = n["ep"] * rng.randint(1, 12)
         n["k"] = rng.randint(1, n["E"])
         n["x"] = rng.choice([n["f"], rng.randint(1, 300)])
-        sets.update({"model.moe.experts": n["E"], "model.moe.top_k": n["k"], "model.moe.pre_softmax": "true",
-                     "model.moe.expert_ffn_hidden_size": n["x"], "parallelism.expert": n["ep"]})
+        n["per_layer"] = [n["E"]] * n["L"]
+        sets.update({"model.moe.top_k": n["k"], "model.moe.pre_softmax": "true", "model.moe.expert_ffn_hidden_size": n["x"], "parallelism.expert": n["ep"]})
+        if rng.random() < 0.4:  # a pyramid on some of the layers
+            chosen = sorted(rng.sample(range(n["L"]), rng.randint(1, n["L"])))
+            least = -(-n["k"] // n["ep"])
+            counts = [n["ep"] * rng.randint(least, least + 8) for _ in chosen]
+            n["per_layer"] = [counts[chosen.index(layer)] if layer in chosen else 0 for layer in range(n["L"])]
+            n["E"] = max(counts)
+            sets.update({"model.moe.layers": chosen, "model.moe.experts_per_layer": counts})
+        else:
+            sets["model.moe.experts"] = n["E"]
+        n["shared"], n["gate"], n["residual"] = rng.choice([0, 0, rng.randint(1, 200)]), rng.random() < 0.5, rng.random() < 0.3
+        sets["model.moe.shared_expert_size"] = n["shared"]
+        sets["model.moe.shared_expert_gate"] = str(n["gate"] and n["shared"] > 0).lower()
+        sets["model.moe.residual"] = str(n["residual"]).lower()
+    n["gelu"], n["layernorm"], n["bias"] = rng.random() < 0.3, rng.random() < 0.3, rng.random() < 0.3
+    sets.update({"model.activation": "gelu" if n["gelu"] else "swiglu", "model.norm": "layernorm" if n["layernorm"] else "rmsnorm",
+                 "model.bias": str(n["bias"]).lower()})
     ranks = n["ep"] * rng.randint(1, 3)
     sets.update({"resources.ranks_per_node": ranks, "training.global_batch_size": 2 * ranks})
     return n, sets
 
 
 def formula(n):
-    attention = n["h"] * n["q"] * 2 + n["h"] * n["kv"] * 2
-    around = n["V"] * n["h"] * (1 if n["tied"] else 2) + n["L"] * (attention + 2 * n["h"]) + n["h"]
-    if not n["E"]:
-        total = around + n["L"] * 3 * n["h"] * n["f"]
-        return total, total, 0
-    dense = around + n["L"] * n["E"] * n["h"]
-    expert = 3 * n["h"] * n["x"]
-    return dense + n["L"] * n["E"] * expert, dense + n["L"] * n["k"] * expert, n["L"] * n["E"] * expert
+    """Parameters in all, of a token's way, and of all experts."""
+    b, matrices, norm = int(n["bias"]), 2 if n["gelu"] else 3, n["h"] * (2 if n["layernorm"] else 1)
+    ffn = lambda width, biased=b: matrices * n["h"] * width + biased * ((matrices - 1) * width + n["h"])
+    attention = n["h"] * n["q"] * 2 + n["h"] * n["kv"] * 2 + b * (n["q"] + 2 * n["kv"] + n["h"])
+    around = n["V"] * n["h"] * (1 if n["tied"] else 2) + n["L"] * (attention + 2 * norm) + norm
+    dense = active = experts = 0
+    for count in n["per_layer"] if n["E"] else [0] * n["L"]:
+        if not count:
+            dense += ffn(n["f"])
+            continue
+        dense += count * n["h"]
+        if n["shared"]:
+            dense += ffn(n["shared"], 0) + (n["h"] if n["gate"] else 0)
+        if n["residual"]:
+            dense += ffn(n["x"]) + 2 * n["h"] + 2 * b
+        active += n["k"] * ffn(n["x"])
+        experts += count * ffn(n["x"])
+    return around + dense + experts, around + dense + active, experts
 
 
 SPEC = """\

@@ -176,8 +176,15 @@ static void test_random_models_are_allocated_as_planned(void **state)
             m->moe.top_k = pick(&random, 1, m->moe.experts);
             m->moe.expert_ffn_hidden_size = pick(&random, 1, 40);
             m->moe.layer_frequency = pick(&random, 1, 2);
+            m->moe.shared_expert_size = pick(&random, 0, 1) * pick(&random, 1, 60);
+            m->moe.shared_expert_gate = pick(&random, 0, 1);
+            m->moe.residual = pick(&random, 0, 1);
             spec.parallelism.expert = (int64_t)1 << pick(&random, 0, 2);
         }
+        m->norm = pick(&random, 0, 1) ? NORM_LAYERNORM : NORM_RMSNORM;
+        m->activation = pick(&random, 0, 1) ? ACTIVATION_GELU : ACTIVATION_SWIGLU;
+        spec.training.recompute = (struct spec_recompute_keys){(enum spec_recompute)pick(&random, RECOMPUTE_NONE, RECOMPUTE_FULL),
+            (enum spec_recompute_method)pick(&random, RECOMPUTE_UNIFORM, RECOMPUTE_BLOCK), pick(&random, 1, m->layers)};
         spec.resources.ranks_per_node = spec.parallelism.expert * pick(&random, 1, 2);
         spec.training.global_batch_size = spec.training.micro_batch_size * spec.resources.ranks_per_node * pick(&random, 1, 3);
         check_allocation(spec, spec.parallelism.expert - 1);
