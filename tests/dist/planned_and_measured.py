@@ -17,6 +17,13 @@ LAYOUTS = {
     "moe over 4 ranks": ({"layers": 3, "moe": {**MOE, "top_k": 3}}, 4, 4),
 }
 
+MIXED = {**MOE, "experts": 8, "experts_per_layer": [8, 4, 2], "layers": [0, 2, 3], "shared_expert_size": 48, "residual": True}
+RECOMPUTED = {"pyramid over 2 ranks, recomputed": {"granularity": "full"},
+              "pyramid over 2 ranks, recomputed by threes": {"granularity": "full", "layers": 3},
+              "pyramid over 2 ranks, the first three recomputed": {"granularity": "full", "method": "block", "layers": 3},
+              "pyramid over 2 ranks, recomputed selectively": {"granularity": "selective"}}
+LAYOUTS.update({name: ({"layers": 4, "norm": "layernorm", "activation": "gelu", "bias": True, "moe": MIXED}, 2, 2) for name in RECOMPUTED})
+
 RAMPED = "moe over 2 ranks in a batch ramp"
 LAYOUTS[RAMPED] = LAYOUTS["moe over 2 ranks"]
 
@@ -24,6 +31,8 @@ with Bench() as bench, Home() as home:
     for name, (model, ranks, experts) in LAYOUTS.items():
         sections = {"model": model, "resources": {"ranks_per_node": ranks}, "parallelism": {"expert": experts},
                     "training": {"iterations": 3, "validation": {"interval": 2, "iterations": 1}}}
+        if name in RECOMPUTED:
+            sections["training"]["recompute"] = RECOMPUTED[name]
         if name == RAMPED:
             sections["training"].update(iterations=4, rampup_batch_size={"start": 4, "increment": 4, "samples": 8})
         run = bench.make("run", **json.loads(json.dumps(sections)))
