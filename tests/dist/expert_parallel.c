@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 8, SEQUENCES = 2, EXPERTS_MAX = 8, TOP_K = 2, SEQUENCES_A_STEP = 8, TOKENS_MAX = SEQUENCES * TINY_SEQUENCE };
+enum { STEPS = 8, SEQUENCES = 2, EXPERTS_MAX = 8, TOP_K = 2, SEQUENCES_A_STEP = 8 };
 static const double rate = 0.05;
 
 struct side { // one way of running: all ranks together, or one alone
@@ -44,7 +44,7 @@ static void *no_view(void *at)
     return NULL;
 }
 
-// Everything that a layer can have beside its experts, and a second layer with fewer of them.
+// Everything that a layer can have beside its experts, dropout, and a second layer with fewer of them.
 static void every_shape(struct spec *spec)
 {
     static int64_t layers[TINY_LAYERS];
@@ -57,6 +57,9 @@ static void every_shape(struct spec *spec)
     spec->model.moe.shared_expert_size = 7;
     spec->model.moe.shared_expert_gate = true;
     spec->model.moe.residual = true;
+    spec->model.qk_norm = true;
+    spec->model.attention_dropout = spec->model.hidden_dropout = 0.2; // of a token's place in the step, whoever reads it
+    spec->data.reset_attention_mask = spec->data.reset_position_ids = true;
 }
 
 static void every_shape_recomputed(struct spec *spec)
@@ -110,15 +113,13 @@ static struct outcome gradients(struct side *side, int64_t step)
 {
     struct outcome outcome = {0};
     int64_t ranks = side->parallel.dp->size, micro_batches = SEQUENCES_A_STEP / SEQUENCES / ranks;
-    int32_t tokens[TOKENS_MAX], targets[TOKENS_MAX];
     double scale = side->model->device->format == FORMAT_FP16 ? 4096 : 1; // small gradients would vanish
     model_zero_gradients(side->model);
     model_statistics_reset(side->model);
     for (int64_t m = 0; m < micro_batches; m++) {
-        int64_t first = step * SEQUENCES_A_STEP + (m * ranks + side->parallel.dp->rank) * SEQUENCES;
-        tiny_tokens(&side->spec, tokens, targets, first, SEQUENCES);
-        outcome.loss += model_forward(side->model, &(struct micro_batch){.tokens = tokens, .targets = targets, .first_sample = first}, true,
-            scale / (double)micro_batches) / (double)micro_batches;
+        struct micro_batch *batch = tiny_batch(&side->spec, step * SEQUENCES_A_STEP + (m * ranks + side->parallel.dp->rank) * SEQUENCES);
+        outcome.loss += model_forward(side->model, batch, true, scale / (double)micro_batches) / (double)micro_batches;
+        free(batch);
         model_backward(side->model);
     }
     all_reduce_doubles(side->parallel.dp, &outcome.loss, 1);

@@ -12,10 +12,10 @@ from training import BAD_INPUT, FAILED, MOE, STOPPED, Bench, check, close, conta
 LONG = {"iterations": 24, "validation": {"interval": 6, "iterations": 1},
         "learning_rate": {"schedule": "wsd", "peak": 3e-3, "minimum": 1e-4, "warmup_iterations": 4, "decay_iterations": 8}}
 LAYOUTS = {"dense": {}, "moe": {"model": {"moe": MOE}},
-           "moe in a batch ramp": {"model": {"moe": MOE}, "training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 60},
+           "moe in a batch ramp": {"model": {"moe": MOE, "hidden_dropout": 0.1}, "training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 60},
                                                                        "learning_rate": {"expert_peak": 1e-3}}},
            "moe in fp16": {"model": {"moe": MOE}, "training": {"precision": "fp16", "loss_scale": {"initial": 2.0 ** 32, "window": 4}}},
-           "moe over 2 ranks": {"model": {"moe": MOE}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}}
+           "moe over 2 ranks": {"model": {"moe": MOE, "attention_dropout": 0.1, "hidden_dropout": 0.1}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}}
 
 
 def joined(run):
