@@ -96,6 +96,34 @@ static void make_shapes(struct spec *spec)
     moe->layers = list("moe_layers");
 }
 
+static void add_loss(struct spec_moe *moe, enum spec_moe_loss type, const char *key)
+{
+    double coefficient = real_or(key, "0");
+    if (coefficient != 0)
+        moe->losses[moe->losses_count++] = (struct spec_moe_loss_term){type, coefficient};
+}
+
+static void make_routing(struct spec *spec)
+{
+    struct spec_moe *moe = &spec->model.moe;
+    moe->score_function = (enum spec_score)choice("score", (const char *const[]){"softmax", "sigmoid", "sqrtsoftplus", NULL});
+    moe->scaling_factor = real_or("scaling", "0");
+    moe->expert_bias = strcmp(word_or("expert_bias", "0"), "1") == 0;
+    moe->num_groups = strtoll(word_or("num_groups", "0"), NULL, 10);
+    moe->group_topk = strtoll(word_or("group_topk", "0"), NULL, 10);
+    moe->capacity_factor = real_or("capacity", "0");
+    add_loss(moe, MOE_LOSS_SEQ_AUX, "sequence_balance");
+    add_loss(moe, MOE_LOSS_Z, "z");
+}
+
+static void make_expert_bias(struct model *model)
+{
+    for (int64_t layer = 0; layer < model->spec->model.layers && model->spec->model.moe.expert_bias; layer++)
+        for (int64_t e = 0; e < spec_layer_experts(model->spec, layer); e++)
+            model_expert_bias(model, (size_t)layer)[e] =
+                (float)(0.6 * (tiny_random(11, (uint64_t)(layer * model->spec->model.moe.experts + e)) - 0.5));
+}
+
 static void make_spec(struct spec *spec)
 {
     tiny_spec(spec, &(struct tiny){.experts = number("experts"), .top_k = number("top_k"), .layer_frequency = number("layer_frequency"),
@@ -114,6 +142,7 @@ static void make_spec(struct spec *spec)
     spec->model.activation = (enum spec_activation)choice("activation", (const char *const[]){"swiglu", "gelu", NULL});
     make_attention(spec);
     make_shapes(spec);
+    make_routing(spec);
 }
 
 static const struct device *find_device(const char *name)
@@ -163,6 +192,8 @@ static struct json *result_of(struct model *model)
     struct json *result = js_object();
     js_set(result, "loss", js_real(loss / (double)micro_batches));
     js_set(result, "balance", numbers(report.losses[MOE_LOSS_AUX], layers));
+    js_set(result, "sequence_balance", numbers(report.losses[MOE_LOSS_SEQ_AUX], layers));
+    js_set(result, "z", numbers(report.losses[MOE_LOSS_Z], layers));
     js_set(result, "gradients", gradients_of(model));
     moe_report_release(&report);
     return result;
@@ -183,6 +214,7 @@ int main(int argc, char **argv)
         return 1;
     }
     tiny_values(model, strtod(word("deviation"), NULL));
+    make_expert_bias(model);
     struct json *result = result_of(model);
     struct text text;
     text_init(&text, 64 << 20);
