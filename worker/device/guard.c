@@ -257,72 +257,7 @@ static void guard_layernorm_backward(void *dx, void *dweight, void *dbias, const
         REALS(weight, C), REALS(mean, T), REALS(rstd, T), T, C);
 }
 
-// Reals from the first row's begin to the end of the last row's pieces.
-static size_t pieces(size_t T, size_t stride, size_t end)
-{
-    return T ? (T - 1) * stride + end : 0;
-}
-
-static void guard_piece_norm_forward(void *x, void *kept, void *rstd, const void *weight, size_t T, size_t stride, size_t first,
-    size_t groups, size_t width, double eps)
-{
-    inner->ops->piece_norm_forward(REALS(x, pieces(T, stride, first + groups * width)), REALS(kept, T * groups * width),
-        REALS(rstd, T * groups), REALS(weight, width), T, stride, first, groups, width, eps);
-}
-
-static void guard_piece_norm_backward(void *dx, void *dweight, const void *kept, const void *weight, const void *rstd, size_t T,
-    size_t stride, size_t first, size_t groups, size_t width)
-{
-    inner->ops->piece_norm_backward(REALS(dx, pieces(T, stride, first + groups * width)), REALS(dweight, width),
-        REALS(kept, T * groups * width), REALS(weight, width), REALS(rstd, T * groups), T, stride, first, groups, width);
-}
-
-static void guard_rope(void *x, const int32_t *positions, const double *frequencies, size_t T, size_t stride, size_t first, size_t heads,
-    size_t D, int direction)
-{
-    HOST(frequencies);
-    inner->ops->rope(REALS(x, pieces(T, stride, (first + heads) * D)), INTS(positions, T), frequencies, T, stride, first, heads, D, direction);
-}
-
-static struct attention_options translated(const struct attention_options *options)
-{
-    struct attention_options o = *options;
-    o.first_key = o.first_key ? INTS(o.first_key, o.B * o.S) : NULL;
-    return o;
-}
-
-static void guard_attention_forward(void *out, void *lse, const void *qkv, const struct attention_options *options)
-{
-    struct attention_options o = translated(options);
-    size_t T = o.B * o.S;
-    inner->ops->attention_forward(REALS(out, T * o.H * o.D), REALS(lse, T * o.H), REALS(qkv, T * (o.H + 2 * o.G) * o.D), &o);
-}
-
-static void guard_attention_backward(
-    void *dqkv, const void *dout, const void *qkv, const void *out, const void *lse, const struct attention_options *options)
-{
-    struct attention_options o = translated(options);
-    size_t inputs = o.B * o.S * (o.H + 2 * o.G) * o.D, outputs = o.B * o.S * o.H * o.D;
-    inner->ops->attention_backward(
-        REALS(dqkv, inputs), REALS(dout, outputs), REALS(qkv, inputs), REALS(out, outputs), REALS(lse, o.B * o.H * o.S), &o);
-}
-
-static void guard_dropout(void *out, const void *in, const struct dropout *dropout, size_t T, size_t C)
-{
-    inner->ops->dropout(REALS(out, T * C), REALS(in, T * C), dropout, T, C);
-}
-
-static void guard_jitter(void *out, const void *in, const struct dropout *jitter, size_t T, size_t C)
-{
-    inner->ops->jitter(REALS(out, T * C), REALS(in, T * C), HOST(jitter), T, C);
-}
-
-static void guard_attention_cached(
-    void *out, const void *qkv, const void *cache, size_t T, size_t past, size_t H, size_t G, size_t D, size_t window)
-{
-    inner->ops->attention_cached(
-        REALS(out, T * H * D), REALS(qkv, T * (H + 2 * G) * D), REALS(cache, (past + T) * 2 * G * D), T, past, H, G, D, window);
-}
+#include "worker/device/guard_attention.inc"
 
 static void guard_swiglu_forward(void *out, const void *gate_up, const void *scale, size_t T, size_t F)
 {
