@@ -14,6 +14,8 @@ LAYOUTS = {
     "moe, replicas only": ({"moe": MOE}, 2, 1),
     "moe over 2 ranks": ({"moe": MOE}, 2, 2),
     "moe over 2 of 4 ranks": ({"moe": MOE}, 4, 2),
+    "moe over 2 ranks, experts filled up": ({"moe": {**MOE, "capacity_factor": 0.75, "min_capacity": 10, "pad_to_capacity": True}}, 2, 2),
+    "moe over 2 of 4 ranks, experts choose": ({"moe": {**MOE, "routing": "expert_choice", "capacity_factor": 1.3}}, 4, 2),
     "moe over 4 ranks": ({"layers": 3, "moe": {**MOE, "top_k": 3}}, 4, 4),
 }
 

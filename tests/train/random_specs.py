@@ -9,6 +9,21 @@ from training import SWITCHYARD, WORKER, Bench, check, environment
 COUNT = 200
 
 
+def routing(rng):
+    """Ways of routing cost no parameters."""
+    if rng.random() < 0.2:
+        return {"routing": "expert_choice", "capacity_factor": rng.choice([0, 0.5, 2])}
+    keys = {"capacity_factor": rng.choice([0, 0, 1.25]), "scaling_factor": rng.choice([0, 2.5]), "input_jitter": rng.choice([0, 0.01]),
+            "router_dtype": rng.choice(["fp32", "bf16", "fp64"])}
+    if rng.random() < 0.5:
+        keys["pre_softmax"] = "true"
+    else:
+        keys.update(score_function=rng.choice(["sigmoid", "sqrtsoftplus"]), expert_bias=rng.choice(["true", "false"]))
+    if keys["capacity_factor"]:
+        keys.update(drop_policy=rng.choice(["probs", "position"]), pad_to_capacity=rng.choice(["true", "false"]), min_capacity=rng.choice([0, 4]))
+    return keys
+
+
 def draw(rng):
     """Values of keys, and the numbers that the formula needs."""
     heads = rng.choice([1, 2, 4, 8, 12])
@@ -25,7 +40,8 @@ def draw(rng):
         n["k"] = rng.randint(1, n["E"])
         n["x"] = rng.choice([n["f"], rng.randint(1, 300)])
         n["per_layer"] = [n["E"]] * n["L"]
-        sets.update({"model.moe.top_k": n["k"], "model.moe.pre_softmax": "true", "model.moe.expert_ffn_hidden_size": n["x"], "parallelism.expert": n["ep"]})
+        sets.update({"model.moe.top_k": n["k"], "model.moe.expert_ffn_hidden_size": n["x"], "parallelism.expert": n["ep"]})
+        sets.update({f"model.moe.{key}": value for key, value in routing(rng).items()})
         if rng.random() < 0.4:  # a pyramid on some of the layers
             chosen = sorted(rng.sample(range(n["L"]), rng.randint(1, n["L"])))
             least = -(-n["k"] // n["ep"])

@@ -14,6 +14,9 @@ LONG = {"iterations": 24, "validation": {"interval": 6, "iterations": 1},
 LAYOUTS = {"dense": {}, "moe": {"model": {"moe": MOE}},
            "moe in a batch ramp": {"model": {"moe": MOE, "hidden_dropout": 0.1}, "training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 60},
                                                                        "learning_rate": {"expert_peak": 1e-3}}},
+           "moe with a bias for choosing": {"model": {"moe": {
+               **MOE, "score_function": "sigmoid", "expert_bias": True, "bias_update_rate": 0.05, "capacity_factor": 1.0, "input_jitter": 0.1,
+               "losses": [{"type": "global_aux_loss", "coefficient": 1e-2}, {"type": "z_loss", "coefficient": 1e-3}]}}},
            "moe in fp16": {"model": {"moe": MOE}, "training": {"precision": "fp16", "loss_scale": {"initial": 2.0 ** 32, "window": 4}}},
            "moe over 2 ranks": {"model": {"moe": MOE, "attention_dropout": 0.1, "hidden_dropout": 0.1}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}}
 
