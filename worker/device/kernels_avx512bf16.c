@@ -73,7 +73,12 @@ static void pack_float_rows(float *out, size_t spacing, const float *b, size_t r
         for (size_t j = 0; j < N; j += STRIP, to += spacing)
             for (size_t half = 0; half < STRIP; half += W) {
                 size_t from = j + half, n = N > from ? (N - from < W ? N - from : W) : 0;
-                v_store(to + half, n ? pairs_of_rows(b + from, high ? high + from : NULL, n) : v_set(0));
+                __builtin_prefetch(b + PACK_AHEAD * row + from);
+                __builtin_prefetch(b + (PACK_AHEAD + 1) * row + from);
+                if (n == W && high)
+                    v_store(to + half, pairs_of_floats(v_load(b + from), v_load(high + from)));
+                else
+                    v_store(to + half, n ? pairs_of_rows(b + from, high ? high + from : NULL, n) : v_set(0));
             }
     }
 }
@@ -100,19 +105,30 @@ static void pack_right(float *out, size_t spacing, const void *b, bool narrow, s
         pack_float_rows(out, spacing, b, row, K, N);
 }
 
+static void pack_panels(float *out, size_t spacing, const float *a, size_t column, const struct panel_starts *starts, size_t K)
+{
+    for (size_t k = 0; k < K; k += 2, a += 2 * column)
+        for (size_t p = 0; p < starts->count; p++) {
+            size_t from = starts->at[p];
+            float *to = out + p * spacing + k / 2 * PANEL;
+            __mmask16 rows = (__mmask16)((1u << (starts->at[p + 1] - from)) - 1);
+            vec low = _mm512_maskz_loadu_ps(rows, a + from);
+            vec high = k + 1 < K ? _mm512_maskz_loadu_ps(rows, a + column + from) : v_set(0);
+            __builtin_prefetch(a + PACK_AHEAD * column + from);
+            __builtin_prefetch(a + (PACK_AHEAD + 1) * column + from);
+            if (k + 2 < K)
+                v_store(to, pairs_of_floats(low, high));
+            else
+                v_store_part(to, pairs_of_floats(low, high), PANEL);
+        }
+}
+
 static struct left pack_left(float *out, const float *a, size_t column, size_t M, size_t K)
 {
-    size_t count = panel_count(M), pairs = (K + 1) / 2, spacing = PANEL * pairs + PANEL_SPARE;
-    for (size_t k = 0; k < K; k += 2, a += 2 * column)
-        for (size_t p = 0, from = 0; p < count; p++) {
-            size_t next = panel_start(M, p + 1);
-            vec x = pairs_of_rows(a + from, k + 1 < K ? a + column + from : NULL, next - from);
-            if (k + 2 < K)
-                v_store(out + p * spacing + k / 2 * PANEL, x);
-            else
-                v_store_part(out + p * spacing + k / 2 * PANEL, x, PANEL);
-            from = next;
-        }
+    size_t spacing = PANEL * ((K + 1) / 2) + PANEL_SPARE;
+    struct panel_starts starts;
+    for (size_t p = 0; next_starts(&starts, M, p); p += starts.count)
+        pack_panels(out + p * spacing, spacing, a, column, &starts, K);
     return (struct left){out, 1, PANEL, spacing};
 }
 
