@@ -41,10 +41,12 @@ static bool by_pairs(const struct product *p)
     return cpu.pairs && p->format == FORMAT_BF16 && (!columns || (p->b_is_narrow && p->K % 2 == 0));
 }
 
-// Blocks of k are as even as whole lines allow.
-static size_t block_k(size_t K, bool pairs)
+// Blocks of k are as even as whole lines allow; of a sum over rows that others may add to, they are what divides DWEIGHT_ROWS.
+static size_t block_k(const struct product *p, bool pairs)
 {
-    size_t most = pairs ? 2 * BLOCK_K : BLOCK_K, count = (K + most - 1) / most, even = (K + count - 1) / count;
+    if (p->accumulate)
+        return pairs ? DWEIGHT_ROWS : DWEIGHT_ROWS / 2;
+    size_t most = pairs ? 2 * BLOCK_K : BLOCK_K, count = (p->K + most - 1) / most, even = count ? (p->K + count - 1) / count : 1;
     return (even + 2 * LINE - 1) / (2 * LINE) * (2 * LINE);
 }
 
@@ -149,7 +151,7 @@ static void product_part(const struct product *p, float *own, float *right, stru
     if (!p->K && !p->accumulate && !hand.thread)
         memset(p->c, 0, p->M * p->N * sizeof *p->c);
     bool pairs = by_pairs(p);
-    size_t step = p->K ? block_k(p->K, pairs) : 1;
+    size_t step = block_k(p, pairs);
     for (size_t n0 = 0; n0 < p->N; n0 += BLOCK_N)
         for (size_t k0 = 0; k0 < p->K; k0 += step) {
             struct block block = {k0, smaller(step, p->K - k0), n0, smaller(BLOCK_N, p->N - n0), 0, pairs};
