@@ -1,5 +1,6 @@
 """A run that was stopped, killed or moved to another layout goes on with the bits of one that was not; what has changed is refused."""
 import copy
+import hashlib
 import os
 import pathlib
 import random
@@ -15,7 +16,7 @@ LAYOUTS = {"dense": {}, "moe": {"model": {"moe": MOE}},
            "moe in a batch ramp": {"model": {"moe": MOE, "hidden_dropout": 0.1}, "training": {"rampup_batch_size": {"start": 2, "increment": 2, "samples": 60},
                                                                        "learning_rate": {"expert_peak": 1e-3}}},
            "moe with a bias for choosing": {"model": {"moe": {
-               **MOE, "score_function": "sigmoid", "expert_bias": True, "bias_update_rate": 0.05, "capacity_factor": 1.0, "input_jitter": 0.1,
+               **MOE, "score_function": "sigmoid", "expert_bias": True, "bias_update_rate": 0.003, "capacity_factor": 1.0, "input_jitter": 0.1,
                "losses": [{"type": "global_aux_loss", "coefficient": 1e-2}, {"type": "z_loss", "coefficient": 1e-3}]}}},
            "moe in fp16": {"model": {"moe": MOE}, "training": {"precision": "fp16", "loss_scale": {"initial": 2.0 ** 32, "window": 4}}},
            "moe over 2 ranks": {"model": {"moe": MOE, "attention_dropout": 0.1, "hidden_dropout": 0.1}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}}
@@ -79,6 +80,9 @@ with Bench() as bench:
             check(f"{name}: steps were skipped and the scale grew again", any(whole.values("skipped_steps")) and len(set(whole.values("loss_scale"))) > 3, True)
             check(f"{name}: scale and its counters are in the checkpoint", {n for n in tensors if n.startswith("loss_scale.")},
                   {"loss_scale.scale", "loss_scale.good_steps", "loss_scale.hysteresis_left", "loss_scale.skipped_steps"})
+        if "bias" in name:
+            bias = [tensors[f"model.layers.{layer}.block_sparse_moe.gate.e_score_correction_bias"] for layer in (0, 1)]
+            check(f"{name}: a bias of each layer too, and none is all zeros", hashlib.sha256(bytes(16)).hexdigest() in bias, False)
         check(f"{name}: the last two checkpoints are kept", whole.checkpoints(), ["step-0000020", "step-0000024"])
         for interrupt in (stop_by_file, stop_by_signal, kill):
             run = bench.make("interrupted", **sections)
