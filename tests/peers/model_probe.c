@@ -3,6 +3,7 @@
 //   model_probe layers=2 hidden=12 … device=reference_f64
 #include "schema/base/json.h"
 #include "tests/train/tiny_model.h"
+#include "worker/model/activations.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,10 +110,17 @@ static void make_routing(struct spec *spec)
     moe->score_function = (enum spec_score)choice("score", (const char *const[]){"softmax", "sigmoid", "sqrtsoftplus", NULL});
     moe->scaling_factor = real_or("scaling", "0");
     moe->expert_bias = strcmp(word_or("expert_bias", "0"), "1") == 0;
+    moe->bias_update_rate = real_or("bias_update_rate", "0.001");
     moe->num_groups = strtoll(word_or("num_groups", "0"), NULL, 10);
     moe->group_topk = strtoll(word_or("group_topk", "0"), NULL, 10);
     moe->capacity_factor = real_or("capacity", "0");
+    moe->min_capacity = strtoll(word_or("min_capacity", "0"), NULL, 10);
+    moe->drop_policy = (enum spec_drop_policy)choice("drop", (const char *const[]){"probs", "position", NULL});
+    moe->renormalise_after_drop = strcmp(word_or("renormalise", "0"), "1") == 0;
+    moe->pad_to_capacity = strcmp(word_or("pad", "0"), "1") == 0;
+    moe->routing = (enum spec_routing)choice("routing", (const char *const[]){"top_k", "expert_choice", NULL});
     add_loss(moe, MOE_LOSS_SEQ_AUX, "sequence_balance");
+    add_loss(moe, MOE_LOSS_GLOBAL_AUX, "global_balance");
     add_loss(moe, MOE_LOSS_Z, "z");
 }
 
@@ -173,6 +181,55 @@ static struct json *gradients_of(const struct model *model)
     return object;
 }
 
+static struct json *reals_of(const struct model *model, const void *at, size_t count)
+{
+    double *values = tiny_read(model, at, count);
+    struct json *array = numbers(values, count);
+    free(values);
+    return array;
+}
+
+static struct json *integers_of(const struct model *model, const int32_t *at, size_t count)
+{
+    int32_t *values = allocate(count, sizeof *values);
+    struct json *array = js_array();
+    model->device->memory->read_back(values, at, count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        js_append(array, js_integer(values[i]));
+    free(values);
+    return array;
+}
+
+static struct json *floats(const float *values, size_t count)
+{
+    struct json *array = js_array();
+    for (size_t i = 0; i < count; i++)
+        js_append(array, js_real((double)values[i]));
+    return array;
+}
+
+// What the first layer's router did in the last micro batch: backward ends there, so its gradients are still where it worked.
+static struct json *routing_of(struct model *model, const struct moe_report *report)
+{
+    const struct activations *a = model->activations;
+    const struct layer_activations *l = &a->layers[0];
+    const struct model_sizes *s = &l->sizes;
+    struct json *object = js_object();
+    js_set(object, "slots", js_integer((int64_t)s->J));
+    js_set(object, "logits", reals_of(model, l->router_logits, s->T * s->E));
+    js_set(object, "probs", reals_of(model, l->probs, s->T * s->J));
+    js_set(object, "choice", integers_of(model, l->choice, s->T * s->J));
+    js_set(object, "kept", integers_of(model, l->kept ? l->kept : l->choice, s->T * s->J));
+    js_set(object, "dprobs", reals_of(model, a->exchange.dprobs, s->T * s->J));
+    js_set(object, "dlogits", reals_of(model, a->exchange.dlogits, s->T * s->E));
+    if (model->spec->model.moe.expert_bias) {
+        js_set(object, "bias", floats(model_expert_bias(model, 0), s->E));
+        model_move_expert_bias(model, report);
+        js_set(object, "moved_bias", floats(model_expert_bias(model, 0), s->E));
+    }
+    return object;
+}
+
 static struct json *result_of(struct model *model)
 {
     const struct spec *spec = model->spec;
@@ -193,8 +250,11 @@ static struct json *result_of(struct model *model)
     js_set(result, "loss", js_real(loss / (double)micro_batches));
     js_set(result, "balance", numbers(report.losses[MOE_LOSS_AUX], layers));
     js_set(result, "sequence_balance", numbers(report.losses[MOE_LOSS_SEQ_AUX], layers));
+    js_set(result, "global_balance", numbers(report.losses[MOE_LOSS_GLOBAL_AUX], layers));
     js_set(result, "z", numbers(report.losses[MOE_LOSS_Z], layers));
     js_set(result, "gradients", gradients_of(model));
+    if (!strcmp(word_or("show", ""), "routing"))
+        js_set(result, "routing", routing_of(model, &report));
     moe_report_release(&report);
     return result;
 }
