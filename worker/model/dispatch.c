@@ -114,15 +114,37 @@ const void *dispatch_back(const struct dispatch *dispatch, const struct device *
     return out;
 }
 
+void dispatch_rows_depart(struct exchange_flight *flight, const struct dispatch *dispatch, const struct device *device, void *out, const void *in,
+    void *scratch, size_t reals)
+{
+    if (dispatch->comm->size == 1)
+        return; // packed in place
+    bool narrow = device->format != FORMAT_FP32;
+    if (narrow)
+        device->ops->narrow_rows(out, in, NULL, (size_t)dispatch->exchange.sent, reals); // out is free until rows have arrived
+    void *to = narrow || reordered(dispatch) ? scratch : out;
+    exchange_begin(flight, &dispatch->exchange, device, dispatch->comm, to, narrow ? out : in,
+        reals * (narrow ? device->weight_bytes : device->real_bytes), false);
+}
+
+void dispatch_rows_arrive(const struct exchange_flight *flight, const struct dispatch *dispatch, const struct device *device, void *out, void *scratch,
+    size_t reals)
+{
+    if (dispatch->comm->size == 1)
+        return;
+    exchange_end(flight);
+    bool reorder = reordered(dispatch);
+    if (device->format != FORMAT_FP32)
+        device->ops->widen_rows(out, scratch, reorder ? dispatch->order : NULL, dispatch->rows, reals);
+    else if (reorder)
+        device->ops->gather_rows(out, scratch, dispatch->order, dispatch->rows, reals);
+}
+
 void dispatch_rows_forth(const struct dispatch *dispatch, const struct device *device, void *out, const void *in, void *scratch, size_t reals)
 {
-    if (dispatch->comm->size == 1 || device->format == FORMAT_FP32) {
-        dispatch_forth(dispatch, device, out, in, scratch, reals);
-        return;
-    }
-    device->ops->narrow_rows(out, in, NULL, (size_t)dispatch->exchange.sent, reals); // out is free until rows have arrived
-    exchange_run(&dispatch->exchange, device, dispatch->comm, scratch, out, reals * device->weight_bytes, false);
-    device->ops->widen_rows(out, scratch, reordered(dispatch) ? dispatch->order : NULL, dispatch->rows, reals);
+    struct exchange_flight flight;
+    dispatch_rows_depart(&flight, dispatch, device, out, in, scratch, reals);
+    dispatch_rows_arrive(&flight, dispatch, device, out, scratch, reals);
 }
 
 const void *dispatch_rows_back(const struct dispatch *dispatch, const struct device *device, void *out, void *in, void *scratch, size_t reals)

@@ -36,4 +36,9 @@ const void *dispatch_back(const struct dispatch *dispatch, const struct device *
 // The same for rows whose values are numbers of the device's weight format, as products and round_rows leave them: they travel in it, and
 // arrive with the same bits. The way back spends in.
 void dispatch_rows_forth(const struct dispatch *dispatch, const struct device *device, void *out, const void *in, void *scratch, size_t reals);
+// The way forth in two parts, with the same operands: between them, work that touches none of them and exchanges nothing in this group.
+void dispatch_rows_depart(struct exchange_flight *flight, const struct dispatch *dispatch, const struct device *device, void *out, const void *in,
+    void *scratch, size_t reals);
+void dispatch_rows_arrive(const struct exchange_flight *flight, const struct dispatch *dispatch, const struct device *device, void *out, void *scratch,
+    size_t reals);
 const void *dispatch_rows_back(const struct dispatch *dispatch, const struct device *device, void *out, void *in, void *scratch, size_t reals);

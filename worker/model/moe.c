@@ -1,6 +1,6 @@
-// A Mixture of Experts over normed_mlp: router, permutation, the exchange between ranks, grouped experts with the router's weight
-// applied between activation and second matrix (and to its bias), the way back, and the sum of each token's rows in order. Backward mirrors each step,
-// and each exchange. A rank that gets no rows does all of it with none.
+// A Mixture of Experts over normed_mlp: router, permutation, the exchange between ranks (what stands beside the experts is computed
+// meanwhile), grouped experts with the router's weight applied between activation and second matrix (and to its bias), the way back, and
+// the sum of each token's rows in order. Backward mirrors each step, and each exchange. A rank that gets no rows does all of it with none.
 #include "worker/model/blocks.h"
 #include "worker/model/router.h"
 
@@ -27,8 +27,13 @@ void moe_forward(struct model *model, size_t layer, void *out, const void *resid
     void *probs = dispatch_send_buffer(d, l->expert_probs, x->send_probs);
     ops->round_rows(rows, l->normed_mlp, l->row_token, d->sent, s->C);
     ops->gather_rows(probs, branches_probs(model, layer), l->row_slot, d->sent, 1);
-    dispatch_rows_forth(d, device, l->expert_rows, rows, x->arrived, s->C);
     dispatch_forth(d, device, l->expert_probs, probs, x->arrived_probs, 1);
+    struct exchange_flight flight;
+    dispatch_rows_depart(&flight, d, device, l->expert_rows, rows, x->arrived, s->C);
+    const void *beside = out ? branches_forward(model, layer, residual) : NULL; // while the rows travel
+    if (!out)
+        branches_again(model, layer);
+    dispatch_rows_arrive(&flight, d, device, l->expert_rows, x->arrived, s->C);
 
     size_t F = s->X, N = s->gates * F;
     enum param_kind first = first_matrix(model, PARAM_EXPERT_GATE, PARAM_EXPERT_UP);
@@ -38,16 +43,14 @@ void moe_forward(struct model *model, size_t layer, void *out, const void *resid
     if (biased)
         ops->grouped_bias_add(l->gate_up, layer_weight(model, first_bias, layer), d->expert_rows, d->local, N);
     activation_forward(model, l->act, l->gate_up, l->expert_probs, d->rows, F);
-    if (!out) {
-        branches_again(model, layer);
+    if (!out)
         return;
-    }
     experts_forward(model, d, x->ordered, l->act, PARAM_EXPERT_DOWN, layer, s->C, F);
     if (biased)
         ops->weighted_bias_add(x->ordered, layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), l->expert_probs, d->expert_rows, d->local, s->C);
 
     const void *back = dispatch_rows_back(d, device, x->send, x->ordered, x->arrived, s->C);
-    ops->combine_rows(out, back, l->row_of, branches_forward(model, layer, residual), s->T, s->J, s->C);
+    ops->combine_rows(out, back, l->row_of, beside, s->T, s->J, s->C);
 }
 
 void moe_backward(struct model *model, size_t layer)

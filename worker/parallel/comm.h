@@ -11,6 +11,11 @@ struct comm_ops {
     // Rank i receives from rank j what j sent to i. Counts and offsets in bytes, one per rank.
     void (*alltoallv)(struct comm *comm, void *receive, const int64_t *receive_bytes, const int64_t *receive_at, const void *send,
         const int64_t *send_bytes, const int64_t *send_at);
+    // The same in two parts, so that work can be done while bytes travel: neither buffer may be touched before the end, and nothing else be
+    // asked of this communicator.
+    void (*alltoallv_begin)(struct comm *comm, void *receive, const int64_t *receive_bytes, const int64_t *receive_at, const void *send,
+        const int64_t *send_bytes, const int64_t *send_at);
+    void (*alltoallv_end)(struct comm *comm);
     void (*allgather)(struct comm *comm, void *receive, const void *send, int64_t bytes_each);
     void (*broadcast)(struct comm *comm, void *buffer, int64_t bytes, int64_t root);
     void (*barrier)(struct comm *comm);

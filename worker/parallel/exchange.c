@@ -50,8 +50,8 @@ static struct side side_of(const struct device *device, void *at, size_t bytes)
     return view ? (struct side){view, false} : (struct side){allocate(bytes, 1), true};
 }
 
-void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in,
-    size_t unit_bytes, bool backward)
+void exchange_begin(struct exchange_flight *flight, const struct exchange *exchange, const struct device *device, struct comm *comm, void *out,
+    const void *in, size_t unit_bytes, bool backward)
 {
     int64_t unit = (int64_t)unit_bytes, ranks = exchange->ranks, *bytes = exchange->bytes;
     for (int64_t r = 0; r < ranks; r++) {
@@ -67,11 +67,23 @@ void exchange_run(const struct exchange *exchange, const struct device *device, 
     struct side from = side_of(device, (void *)(uintptr_t)in, in_bytes), to = side_of(device, out, out_bytes);
     if (from.staged)
         device->memory->read_back(from.host, in, in_bytes);
-    comm->ops->alltoallv(comm, to.host, receive, receive + ranks, from.host, send, send + ranks);
-    if (to.staged) {
-        device->memory->upload(out, to.host, out_bytes);
-        free(to.host);
-    }
-    if (from.staged)
-        free(from.host);
+    comm->ops->alltoallv_begin(comm, to.host, receive, receive + ranks, from.host, send, send + ranks);
+    *flight = (struct exchange_flight){device, comm, out, to.staged ? to.host : NULL, from.staged ? from.host : NULL, out_bytes};
+}
+
+void exchange_end(const struct exchange_flight *flight)
+{
+    flight->comm->ops->alltoallv_end(flight->comm);
+    if (flight->to)
+        flight->device->memory->upload(flight->out, flight->to, flight->out_bytes);
+    free(flight->to);
+    free(flight->from);
+}
+
+void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in,
+    size_t unit_bytes, bool backward)
+{
+    struct exchange_flight flight;
+    exchange_begin(&flight, exchange, device, comm, out, in, unit_bytes, backward);
+    exchange_end(&flight);
 }

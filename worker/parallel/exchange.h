@@ -21,3 +21,13 @@ void exchange_sum(struct exchange *exchange);                               // o
 // out and in are device memory; a unit is unit_bytes. backward: the same exchange in the other direction (receive counts are sent).
 void exchange_run(const struct exchange *exchange, const struct device *device, struct comm *comm, void *out, const void *in,
     size_t unit_bytes, bool backward);
+// The same in two parts: between them, work that touches neither buffer and asks nothing else of the communicator.
+struct exchange_flight {
+    const struct device *device;
+    struct comm *comm;
+    void *out, *to, *from; // to, from: staging copies on the host, or NULL
+    size_t out_bytes;
+};
+void exchange_begin(struct exchange_flight *flight, const struct exchange *exchange, const struct device *device, struct comm *comm, void *out,
+    const void *in, size_t unit_bytes, bool backward);
+void exchange_end(const struct exchange_flight *flight);

@@ -19,6 +19,7 @@ struct mpi_comm {
     MPI_Comm handle;
     MPI_Request *requests; // of one all-to-all
     int64_t requests_most;
+    int requests_used;     // on their way since alltoallv_begin
 };
 
 // Room for this many requests; grows rarely.
@@ -69,13 +70,15 @@ static int piece_bytes(int64_t bytes, int64_t piece)
     return (int)(left < PIECE_BYTES ? left : PIECE_BYTES);
 }
 
-static void mpi_alltoallv(struct comm *comm, void *receive, const int64_t *receive_bytes, const int64_t *receive_at, const void *send,
+static void mpi_alltoallv_begin(struct comm *comm, void *receive, const int64_t *receive_bytes, const int64_t *receive_at, const void *send,
     const int64_t *send_bytes, const int64_t *send_at)
 {
     MPI_Comm handle = handle_of(comm);
     int64_t wanted = 0;
     for (int64_t r = 0; r < comm->size; r++)
         wanted += r == comm->rank ? 0 : pieces(receive_bytes[r]) + pieces(send_bytes[r]);
+    if (((struct mpi_comm *)(void *)comm)->requests_used > 0)
+        abort(); // one is on its way
     MPI_Request *requests = requests_of(comm, wanted);
     int used = 0;
     // Start with the neighbour above, so that not everybody talks to rank 0 first.
@@ -92,9 +95,23 @@ static void mpi_alltoallv(struct comm *comm, void *receive, const int64_t *recei
         abort(); // what a rank sends to itself it receives
     if (send_bytes[comm->rank] > 0)
         memmove((char *)receive + receive_at[comm->rank], (const char *)send + send_at[comm->rank], (size_t)send_bytes[comm->rank]);
-    CHECK(MPI_Waitall(used, requests, MPI_STATUSES_IGNORE));
+    ((struct mpi_comm *)(void *)comm)->requests_used = used;
     for (int64_t r = 0; r < comm->size; r++)
         comm->alltoall_bytes += send_bytes[r];
+}
+
+static void mpi_alltoallv_end(struct comm *comm)
+{
+    struct mpi_comm *mpi = (struct mpi_comm *)(void *)comm;
+    CHECK(MPI_Waitall(mpi->requests_used, mpi->requests, MPI_STATUSES_IGNORE));
+    mpi->requests_used = 0;
+}
+
+static void mpi_alltoallv(struct comm *comm, void *receive, const int64_t *receive_bytes, const int64_t *receive_at, const void *send,
+    const int64_t *send_bytes, const int64_t *send_at)
+{
+    mpi_alltoallv_begin(comm, receive, receive_bytes, receive_at, send, send_bytes, send_at);
+    mpi_alltoallv_end(comm);
 }
 
 static void mpi_allgather(struct comm *comm, void *receive, const void *send, int64_t bytes_each)
@@ -136,6 +153,8 @@ static void mpi_free(struct comm *comm)
 
 static const struct comm_ops mpi_ops = {
     .alltoallv = mpi_alltoallv,
+    .alltoallv_begin = mpi_alltoallv_begin,
+    .alltoallv_end = mpi_alltoallv_end,
     .allgather = mpi_allgather,
     .broadcast = mpi_broadcast,
     .barrier = mpi_barrier,
