@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import pathlib
+import resource
 import statistics
 import struct
 import subprocess
@@ -82,6 +83,25 @@ with Bench() as bench:
     reported = [line["step"] for line in run.records("checkpoint")]
     check("the last step is saved, and what was being written is reported before it", (reported[0], reported[-1], reported == sorted(reported)), (4, last, True))
     check("all are whole, and no more is there", sorted(int(p.name[5:]) for p in (run.directory / "checkpoints").glob("*") if whole(p)), reported)
+
+    # A disk without room ends the run, on every rank, with the file and the cause, and leaves the checkpoint before alone. Ranks whose files may
+    # not grow beyond a megabyte have no such disk.
+    mixture = {"moe": {**MOE, "expert_ffn_hidden_size": 256}}
+    for what, more in {"dense": {}, "over 2 ranks": {"model": {**LARGE["model"], **mixture}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}}}.items():
+        run = bench.make("no-room", **{**LARGE, **more, "training": {**LARGE["training"], "global_batch_size": 2, "iterations": 2000}}, checkpoint={"interval": 10, "keep": 1})
+        process = run.start()
+        run.wait_for_step(10, process, kind="checkpoint")
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            words = (path / "cmdline").read_bytes().split(b"\0") if (path / "cmdline").exists() else []
+            if words[:1] == [str(WORKER).encode()] and str(run.directory).encode() in words:
+                resource.prlimit(int(path.name), resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        out, said = process.communicate(timeout=100)
+        check(f"no room, {what}: the run fails", process.returncode, FAILED)
+        reported = [line["step"] for line in run.records("checkpoint")]
+        contains(f"no room, {what}: the file and the cause are named", said, "-00001-of-00003.safetensors: File too large" if more else "model.safetensors: File too large")
+        check(f"no room, {what}: an event says so too", [e["text"] in said for e in run.records("event") if e["event"] == "failed"], [True])
+        check(f"no room, {what}: the last that was reported is there, and whole, and nothing else",
+              (run.checkpoints(), whole(run.directory / "checkpoints" / f"step-{reported[-1]:07d}")), ([f"step-{reported[-1]:07d}"], True))
 
     # inspect
     def inspect(directory, *words, code=0):

@@ -19,6 +19,7 @@ void stop_catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); // a file that may not grow (ulimit -f) is a failed write with its name, like a full disk
 }
 
 bool stop_wished(const char *run_directory)
