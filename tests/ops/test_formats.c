@@ -364,6 +364,34 @@ static void rows_alone(const struct device *device)
     operands_release(&all);
 }
 
+// A weight's gradient may be made of pieces, cut where device.h says.
+static void rows_cut(const struct device *device)
+{
+    enum { T = 3 * DWEIGHT_ROWS + 77, N = 37, K = 29, CUT = 2 * DWEIGHT_ROWS };
+    double *x = randoms(T * K, 1), *dout = randoms(T * N, 1), *weight = randoms(N * K, 1);
+    void *at = upload(device, x, T * K), *from = upload(device, dout, T * N), *sums[2] = {upload(device, weight, N * K), upload(device, weight, N * K)};
+    device->ops->linear_dweight(sums[0], from, at, T, N, K);
+    device->ops->linear_dweight(sums[1], from, at, CUT, N, K);
+    device->ops->linear_dweight(sums[1], real_at(device, from, CUT * N), real_at(device, at, CUT * K), T - CUT, N, K);
+    double *whole = download(device, sums[0], N * K), *pieces = download(device, sums[1], N * K);
+    if (!same_bits(whole, pieces, N * K))
+        fail_msg("a weight's gradient in pieces has other bits in %s on %s", names[device->format], device->isa);
+    device->memory->free(at, (T * K + 1) * device->real_bytes);
+    device->memory->free(from, (T * N + 1) * device->real_bytes);
+    double *const values[] = {x, dout, weight, whole, pieces};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        free(values[i]);
+}
+
+static void test_rows_cut(void **test)
+{
+    (void)test;
+    for (enum format format = FORMAT_BF16; format < FORMATS; format++)
+        for (size_t k = 0; k < sizeof instruction_sets / sizeof *instruction_sets; k++)
+            if (cpu_has(instruction_sets[k]))
+                rows_cut(cpu_configure_in(1, instruction_sets[k], format));
+}
+
 static void test_rows_alone(void **test)
 {
     (void)test;
@@ -463,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_grouped),
         cmocka_unit_test(test_rows_alone),
+        cmocka_unit_test(test_rows_cut),
         cmocka_unit_test(test_router),
         cmocka_unit_test(test_weights_elsewhere),
     };
