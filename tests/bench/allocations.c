@@ -6,7 +6,6 @@ int64_t allocations(void)
     return -1;
 }
 #else
-#include <stdatomic.h>
 #include <stddef.h>
 
 // The C library's own names for what it replaces.
@@ -14,7 +13,7 @@ void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *at, size_t bytes);
 
-static _Atomic int64_t asked;
+static _Thread_local int64_t asked;
 
 int64_t allocations(void)
 {

@@ -1,4 +1,5 @@
-// How often this program asked the C library for memory. Linking this file replaces malloc and its sisters by counting ones.
+// How often the calling thread asked the C library for memory: others, such as the heartbeat's, do so in their own time. Linking this file
+// replaces malloc and its sisters by counting ones.
 #pragma once
 #include <stdint.h>
 

@@ -159,11 +159,15 @@ static void run_groups(const void *job, int thread, int threads)
     }
 }
 
-// Several groups a thread: each takes equal parts of the rows, and of at most two groups only a part. Fewer: all threads in each, since a
-// weight that everybody packs costs too much. The bits are the same.
+// Each thread takes equal parts of the rows, and of at most two groups only a part. Few rows: all threads in each group, since a weight
+// that everybody packs costs too much. The bits are the same.
 static void run_grouped(const struct grouped *g)
 {
-    if (cpu.threads == 1 || g->groups >= 4 * (size_t)cpu.threads) {
+    enum { ROWS_WORTH_PACKING = 256 };
+    size_t total = 0;
+    for (size_t i = 0; i < g->groups; i++)
+        total += (size_t)g->counts[i];
+    if (cpu.threads == 1 || g->groups >= 4 * (size_t)cpu.threads || total >= ROWS_WORTH_PACKING * (size_t)cpu.threads) {
         cpu_run(run_groups, g, SIZE_MAX);
         return;
     }

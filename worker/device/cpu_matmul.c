@@ -44,6 +44,7 @@ static bool by_pairs(const struct product *p)
 // Blocks of k are as even as whole lines allow; of a sum over rows that others may add to, they are what divides DWEIGHT_ROWS.
 static size_t block_k(const struct product *p, bool pairs)
 {
+    static_assert(DWEIGHT_ROWS <= 2 * BLOCK_K && DWEIGHT_ROWS / 2 % (2 * LINE) == 0, "whole lines of what scratch memory holds");
     if (p->accumulate)
         return pairs ? DWEIGHT_ROWS : DWEIGHT_ROWS / 2;
     size_t most = pairs ? 2 * BLOCK_K : BLOCK_K, count = (p->K + most - 1) / most, even = count ? (p->K + count - 1) / count : 1;

@@ -53,7 +53,7 @@ struct weighing {
     double scaling;
 };
 
-enum { DWEIGHT_ROWS = 512 }; // the cpu device sums rows in blocks that divide this: gradients of weights and biases may be cut there
+enum { DWEIGHT_ROWS = 768 }; // the cpu device sums rows in blocks that divide this: gradients of weights and biases may be cut there
 
 struct device_ops {
     // The three products of a linear layer with weight W [N,K] (weight format), as Hugging Face stores it: [out, in].

@@ -59,6 +59,10 @@ void activation_backward(struct model *model, void *dgate_up, void *dscale, cons
 // The first matrix of an FFN is gate|up, or up where nothing gates: the kind that it begins with.
 enum param_kind first_matrix(const struct model *model, enum param_kind gate, enum param_kind up);
 
+// Rows that go through an FFN of this width (its gates' included) together, so that what one matrix made is still in cache for the
+// activation and for the other. The rows of a product know nothing of each other, and sums over rows may be cut here: no bit depends on it.
+size_t rows_together(size_t width);
+
 // A dense FFN over normed_mlp: a layer's own, a shared expert, the dense branch of a residual MoE.
 struct ffn {
     enum param_kind first, down, first_bias, down_bias;
@@ -83,12 +87,21 @@ const void *branches_forward(struct model *model, size_t layer, const void *resi
 void branches_probs_backward(struct model *model, size_t layer);
 void branches_backward(struct model *model, size_t layer); // exchange.drouter +=
 
-// The experts' products over their rows (R,K) or gradients (R,N), as in the grouped operations of worker/device/device.h; N and K are an
-// expert's matrix.
-void experts_forward(const struct model *model, const struct dispatch *d, void *out, void *rows, enum param_kind kind, size_t layer, size_t N,
-    size_t K); // kind: of the first of the matrices that lie side by side
-void experts_dinput(const struct model *model, const struct dispatch *d, void *out, void *drows, void *weights, size_t N, size_t K);
-void experts_dweight(const struct model *model, const struct dispatch *d, void *dweights, void *drows, void *rows, size_t N, size_t K); // +=
+// Some of a rank's experts, next to each other, and their rows.
+struct expert_part {
+    size_t first, count;        // experts
+    size_t row, rows;           // where their rows begin, and how many they are
+    const int64_t *rows_each;
+};
+// The next experts whose rows go through an FFN of this width together (all where there are biases); part begins as zeros. False: no more rows.
+bool experts_next(const struct model *model, const struct dispatch *d, size_t width, struct expert_part *part);
+
+// The experts' products over a part's rows (rows,K) or gradients (rows,N), as in the grouped operations of worker/device/device.h; N and K
+// are an expert's matrix, weights and dweights those of the rank's first expert.
+void experts_forward(const struct model *model, const struct expert_part *part, void *out, void *rows, enum param_kind kind, size_t layer,
+    size_t N, size_t K); // kind: of the first of the matrices that lie side by side
+void experts_dinput(const struct model *model, const struct expert_part *part, void *out, void *drows, void *weights, size_t N, size_t K);
+void experts_dweight(const struct model *model, const struct expert_part *part, void *dweights, void *drows, void *rows, size_t N, size_t K); // +=
 
 // Final norm, output layer and cross-entropy over x_out; targets are on the device and counted of them are not negative. Returns the
 // mean loss. In training it also does the output layer's backward: its weight gradient is added and dnormed holds d normed_final, so

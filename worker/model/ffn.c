@@ -27,9 +27,7 @@ enum param_kind first_matrix(const struct model *model, enum param_kind gate, en
     return model->spec->model.activation == ACTIVATION_SWIGLU ? gate : up;
 }
 
-// Rows that go through an FFN together, so that what one matrix made is still in cache for the activation and for the other. The rows of a
-// product know nothing of each other, and sums over rows may be cut here: no bit depends on this.
-static size_t rows_together(size_t width)
+size_t rows_together(size_t width)
 {
     enum { REALS = 1 << 20 };
     size_t rows = REALS / width / DWEIGHT_ROWS * DWEIGHT_ROWS;

@@ -11,6 +11,32 @@ void moe_refresh(struct model *model, size_t layer)
     branches_refresh(model, layer);
 }
 
+// The experts of a part, forward: their rows of x->ordered, unless only what backward needs is wanted.
+static void part_forward(struct model *model, size_t layer, const struct expert_part *part, bool again)
+{
+    const struct device *device = model->device;
+    const struct device_ops *ops = device->ops;
+    struct layer_activations *l = &model->activations->layers[layer];
+    const struct model_sizes *s = &l->sizes;
+    size_t F = s->X, N = s->gates * F;
+    enum param_kind first = first_matrix(model, PARAM_EXPERT_GATE, PARAM_EXPERT_UP);
+    enum param_kind first_bias = first_matrix(model, PARAM_EXPERT_GATE_BIAS, PARAM_EXPERT_UP_BIAS);
+    bool biased = model->spec->model.bias;
+    void *gate_up = real_at(device, l->gate_up, part->row * N), *act = real_at(device, l->act, part->row * F);
+    void *probs = real_at(device, l->expert_probs, part->row);
+
+    experts_forward(model, part, gate_up, real_at(device, l->expert_rows, part->row * s->C), first, layer, N, s->C);
+    if (biased)
+        ops->grouped_bias_add(gate_up, layer_weight(model, first_bias, layer), part->rows_each, part->count, N);
+    activation_forward(model, act, gate_up, probs, part->rows, F);
+    if (again)
+        return;
+    void *out = real_at(device, model->activations->exchange.ordered, part->row * s->C);
+    experts_forward(model, part, out, act, PARAM_EXPERT_DOWN, layer, s->C, F);
+    if (biased)
+        ops->weighted_bias_add(out, layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), probs, part->rows_each, part->count, s->C);
+}
+
 void moe_forward(struct model *model, size_t layer, void *out, const void *residual)
 {
     const struct device *device = model->device;
@@ -35,22 +61,40 @@ void moe_forward(struct model *model, size_t layer, void *out, const void *resid
         branches_again(model, layer);
     dispatch_rows_arrive(&flight, d, device, l->expert_rows, x->arrived, s->C);
 
+    for (struct expert_part part = {0}; experts_next(model, d, s->gates * s->X, &part);)
+        part_forward(model, layer, &part, !out);
+    if (!out)
+        return;
+    const void *back = dispatch_rows_back(d, device, x->send, x->ordered, x->arrived, s->C);
+    ops->combine_rows(out, back, l->row_of, beside, s->T, s->J, s->C);
+}
+
+// The experts of a part, backward: the gradients of their weights; their rows of x->ordered, gradients of outputs, become those of inputs.
+// What is between the matrices is overwritten by the next part.
+static void part_backward(struct model *model, size_t layer, const struct expert_part *part)
+{
+    const struct device *device = model->device;
+    const struct device_ops *ops = device->ops;
+    struct activations *a = model->activations;
+    struct layer_activations *l = &a->layers[layer];
+    struct exchange_buffers *x = &a->exchange;
+    const struct model_sizes *s = &l->sizes;
     size_t F = s->X, N = s->gates * F;
     enum param_kind first = first_matrix(model, PARAM_EXPERT_GATE, PARAM_EXPERT_UP);
     enum param_kind first_bias = first_matrix(model, PARAM_EXPERT_GATE_BIAS, PARAM_EXPERT_UP_BIAS);
-    bool biased = model->spec->model.bias;
-    experts_forward(model, d, l->gate_up, l->expert_rows, first, layer, N, s->C);
-    if (biased)
-        ops->grouped_bias_add(l->gate_up, layer_weight(model, first_bias, layer), d->expert_rows, d->local, N);
-    activation_forward(model, l->act, l->gate_up, l->expert_probs, d->rows, F);
-    if (!out)
-        return;
-    experts_forward(model, d, x->ordered, l->act, PARAM_EXPERT_DOWN, layer, s->C, F);
-    if (biased)
-        ops->weighted_bias_add(x->ordered, layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), l->expert_probs, d->expert_rows, d->local, s->C);
+    void *drows = real_at(device, x->ordered, part->row * s->C), *gate_up = real_at(device, l->gate_up, part->row * N);
+    void *probs = real_at(device, l->expert_probs, part->row), *dprobs = real_at(device, x->dexpert_probs, part->row);
 
-    const void *back = dispatch_rows_back(d, device, x->send, x->ordered, x->arrived, s->C);
-    ops->combine_rows(out, back, l->row_of, beside, s->T, s->J, s->C);
+    experts_dweight(model, part, layer_gradient(model, PARAM_EXPERT_DOWN, layer), drows, real_at(device, l->act, part->row * F), s->C, F);
+    experts_dinput(model, part, x->dact, drows, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
+    activation_backward(model, x->dgate_up, dprobs, x->dact, gate_up, probs, part->rows, F);
+    if (model->spec->model.bias) {
+        ops->weighted_bias_backward(layer_gradient(model, PARAM_EXPERT_DOWN_BIAS, layer), dprobs, drows,
+            layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), probs, part->rows_each, part->count, s->C);
+        ops->grouped_bias_gradient(layer_gradient(model, first_bias, layer), x->dgate_up, part->rows_each, part->count, N);
+    }
+    experts_dweight(model, part, layer_gradient(model, first, layer), x->dgate_up, real_at(device, l->expert_rows, part->row * s->C), N, s->C);
+    experts_dinput(model, part, drows, x->dgate_up, layer_weight(model, first, layer), N, s->C);
 }
 
 void moe_backward(struct model *model, size_t layer)
@@ -62,25 +106,13 @@ void moe_backward(struct model *model, size_t layer)
     struct exchange_buffers *x = &a->exchange;
     const struct model_sizes *s = &l->sizes;
     const struct dispatch *d = &l->dispatch;
-    size_t F = s->X, N = s->gates * F;
-    enum param_kind first = first_matrix(model, PARAM_EXPERT_GATE, PARAM_EXPERT_UP);
-    enum param_kind first_bias = first_matrix(model, PARAM_EXPERT_GATE_BIAS, PARAM_EXPERT_UP_BIAS);
-    bool biased = model->spec->model.bias;
 
     void *drows = dispatch_send_buffer(d, x->ordered, x->send);
     ops->round_rows(drows, a->dout, l->row_token, d->sent, s->C);
     dispatch_rows_forth(d, device, x->ordered, drows, x->arrived, s->C);
 
-    experts_dweight(model, d, layer_gradient(model, PARAM_EXPERT_DOWN, layer), x->ordered, l->act, s->C, F);
-    experts_dinput(model, d, x->dact, x->ordered, layer_weight(model, PARAM_EXPERT_DOWN, layer), s->C, F);
-    activation_backward(model, x->dgate_up, x->dexpert_probs, x->dact, l->gate_up, l->expert_probs, d->rows, F);
-    if (biased) {
-        ops->weighted_bias_backward(layer_gradient(model, PARAM_EXPERT_DOWN_BIAS, layer), x->dexpert_probs, x->ordered,
-            layer_weight(model, PARAM_EXPERT_DOWN_BIAS, layer), l->expert_probs, d->expert_rows, d->local, s->C);
-        ops->grouped_bias_gradient(layer_gradient(model, first_bias, layer), x->dgate_up, d->expert_rows, d->local, N);
-    }
-    experts_dweight(model, d, layer_gradient(model, first, layer), x->dgate_up, l->expert_rows, N, s->C);
-    experts_dinput(model, d, x->ordered, x->dgate_up, layer_weight(model, first, layer), N, s->C);
+    for (struct expert_part part = {0}; experts_next(model, d, s->gates * s->X, &part);)
+        part_backward(model, layer, &part);
 
     const void *dsent = dispatch_rows_back(d, device, x->send, x->ordered, x->arrived, s->C);
     const void *dsent_probs = dispatch_back(d, device, x->send_probs, x->dexpert_probs, x->arrived_probs, 1);
