@@ -97,6 +97,7 @@ void saver_open(struct saver **result, const struct training_state *state)
     image_init(&image, state);
     saver->snapshot_bytes = image_bytes(&image);
     saver->snapshot = host_memory.alloc(saver->snapshot_bytes);
+    host_memory.zero(saver->snapshot, saver->snapshot_bytes); // its pages are there before a step waits for them
     image_release(&image);
 }
 
