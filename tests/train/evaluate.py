@@ -19,6 +19,8 @@ with Bench() as bench:
     kinds = {
         "dense": {},
         "experts in bf16": {"model": {"moe": MOE}, "training": {"precision": "bf16"}},
+        "experts chosen with a bias, limited": {"model": {"moe": {**MOE, "score_function": "sigmoid", "expert_bias": True, "bias_update_rate": 0.1,
+                                                                 "capacity_factor": 1.0, "eval_capacity_factor": 1.5}}},
         "experts over two ranks": {"model": {"moe": MOE}, "resources": {"ranks_per_node": 2}, "parallelism": {"expert": 2}},
     }
     for what, sections in kinds.items():
