@@ -36,6 +36,28 @@ void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const 
 // The same for a layer with so many experts (0: dense).
 struct model_sizes model_sizes_of(const struct model_sizes *sizes, size_t experts);
 
+// Rows that go through an FFN of this width (its gates' included) together, so that what one matrix made is still in cache for the
+// activation and for the other.
+enum { ROWS_TOGETHER = 512, REALS_TOGETHER = 1 << 20 };
+static inline size_t rows_together(size_t width)
+{
+    size_t rows = REALS_TOGETHER / width / ROWS_TOGETHER * ROWS_TOGETHER;
+    return rows > ROWS_TOGETHER ? rows : ROWS_TOGETHER;
+}
+
+static inline size_t ffn_rows(const struct model_sizes *sizes, size_t width)
+{
+    size_t rows = rows_together(sizes->gates * width);
+    return rows < sizes->T ? rows : sizes->T;
+}
+
+// Room for so many rows of the width; the larger of two.
+static inline size_t ffn_room(const struct model_sizes *sizes, size_t width, size_t other)
+{
+    size_t one = width ? ffn_rows(sizes, width) * width : 0, two = other ? ffn_rows(sizes, other) * other : 0;
+    return one > two ? one : two;
+}
+
 #define LAYER_SLOT(name, ...) LAYER_##name,
 enum layer_slot {
 #include "schema/shape/slots.inc"

@@ -59,10 +59,6 @@ void activation_backward(struct model *model, void *dgate_up, void *dscale, cons
 // The first matrix of an FFN is gate|up, or up where nothing gates: the kind that it begins with.
 enum param_kind first_matrix(const struct model *model, enum param_kind gate, enum param_kind up);
 
-// Rows that go through an FFN of this width (its gates' included) together, so that what one matrix made is still in cache for the
-// activation and for the other. The rows of a product know nothing of each other, and sums over rows may be cut here: no bit depends on it.
-size_t rows_together(size_t width);
-
 // A dense FFN over normed_mlp: a layer's own, a shared expert, the dense branch of a residual MoE.
 struct ffn {
     enum param_kind first, down, first_bias, down_bias;

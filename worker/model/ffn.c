@@ -27,12 +27,8 @@ enum param_kind first_matrix(const struct model *model, enum param_kind gate, en
     return model->spec->model.activation == ACTIVATION_SWIGLU ? gate : up;
 }
 
-size_t rows_together(size_t width)
-{
-    enum { REALS = 1 << 20 };
-    size_t rows = REALS / width / DWEIGHT_ROWS * DWEIGHT_ROWS;
-    return rows > DWEIGHT_ROWS ? rows : DWEIGHT_ROWS;
-}
+// The rows of a product know nothing of each other, and sums over rows may be cut where rows_together cuts: no bit depends on it.
+_Static_assert(ROWS_TOGETHER % DWEIGHT_ROWS == 0, "sums over rows are cut where the device says");
 
 static size_t smaller(size_t a, size_t b)
 {
