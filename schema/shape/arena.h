@@ -38,7 +38,7 @@ struct model_sizes model_sizes_of(const struct model_sizes *sizes, size_t expert
 
 // Rows that go through an FFN of this width (its gates' included) together, so that what one matrix made is still in cache for the
 // activation and for the other.
-enum { ROWS_TOGETHER = 512, REALS_TOGETHER = 1 << 20 };
+enum { ROWS_TOGETHER = 768, REALS_TOGETHER = 1 << 20 };
 static inline size_t rows_together(size_t width)
 {
     size_t rows = REALS_TOGETHER / width / ROWS_TOGETHER * ROWS_TOGETHER;
