@@ -86,7 +86,7 @@ def start_megatron(rank, size, store):
     moe_utils.MoEAuxLossAutoScaler.set_loss_scale(torch.tensor(1.0))
 
 
-def megatron_model(c, dtype, **more):
+def megatron_model(c, dtype):
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.transformer.transformer_config import TransformerConfig

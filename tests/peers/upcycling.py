@@ -71,12 +71,13 @@ def pairs(c, case, rank=0):
 
 def upcycled_by_megatron(case, dense_weights, routers):
     from megatron.core.transformer.moe.upcycling_utils import upcycle_state_dict
-    more = dict(gated_linear_unit=False, activation_func=F.gelu, add_bias_linear=True) if case.get("gelu") else {}
-    dense_case = dict(peer.DEFAULTS, **DENSE)
+    dense_case = dict(peer.DEFAULTS, **DENSE, **({"activation": "gelu", "bias": 1} if case.get("gelu") else {}))
     moe_case = dict(dense_case, **{k: v for k, v in case.items() if k != "gelu"})
     models = []
     for c, weights in ((dense_case, dense_weights), (moe_case, routers)):
-        model = peer.megatron_model(c, torch.float32, **more)
+        model = peer.megatron_model(c, torch.float32)
+        if case.get("gelu"):
+            model.config.activation_func = F.gelu  # its upcycling goes by the function's name
         parameters = dict(model.named_parameters())
         with torch.no_grad():
             for theirs, mine, join, _ in pairs(c, case):
