@@ -25,7 +25,7 @@ void model_sizes_init(struct model_sizes *sizes, const struct spec *spec, const 
         .Y = spec->model.moe.residual ? (size_t)d.X / tp : 0, .shared_gate = spec->model.moe.shared_expert_gate,
         .positions = spec->model.position != POSITION_NONE, .documents = spec->data.reset_attention_mask,
         .drops = spec->model.hidden_dropout > 0,
-        .moe = &spec->model.moe, .biased = spec->model.moe.expert_bias,
+        .biases = spec->model.bias, .moe = &spec->model.moe, .biased = spec->model.moe.expert_bias,
         .balanced = spec_moe_coefficient(spec, MOE_LOSS_AUX) != 0 || spec_moe_coefficient(spec, MOE_LOSS_SEQ_AUX) != 0 ||
             spec_moe_coefficient(spec, MOE_LOSS_GLOBAL_AUX) != 0,
     };
@@ -72,6 +72,9 @@ static void route_sizes(struct model_sizes *s)
         s->R = s->etp * s->ep * s->local * capacity;
     else
         s->R = s->etp * s->ep * smaller(s->t * smaller(s->K, s->local), capacity ? s->local * capacity : SIZE_MAX);
+    // One expert's rows: every token's, at worst.
+    size_t one = s->routing == ROUTING_WORST ? s->etp * s->ep * s->t : (s->R + s->local - 1) / s->local, together = rows_together(s->gates * s->X);
+    s->P = s->biases ? s->R : smaller(s->R, one > together ? one : together);
 }
 
 struct model_sizes model_sizes_of(const struct model_sizes *sizes, size_t experts)

@@ -20,6 +20,8 @@ struct model_sizes {
     size_t Z, Y;                    // of a MoE layer: width of its shared expert and of its dense branch; 0: none
     bool shared_gate;               // the shared expert is weighed by a gate
     size_t layers, loss_rows;
+    size_t P;                       // rows whose gradients are between an expert's matrices at a time, at most
+    bool biases;                    // matrices have biases: the rows of all experts go through them at a time
     size_t q_pieces, k_pieces;      // of a token's queries and keys that are normalised by themselves: heads, or 1; 0: none are
     bool any_dense, exchanged;      // exchanged: rows travel between ranks
     bool positions, documents, drops; // tokens have positions; attention ends at documents; hidden values are dropped

@@ -4,6 +4,7 @@
 
 bool experts_next(const struct model *model, const struct dispatch *d, size_t width, struct expert_part *part)
 {
+    // As schema/shape/arena.c has it: what is between the matrices in backward has room for no more.
     size_t most = model->spec->model.bias ? d->rows : rows_together(width);
     part->row += part->rows;
     part->first += part->count;
