@@ -2,6 +2,7 @@
 //   checkpoint_probe RUN_OR_DIRECTORY DEVICE < {"tokens": [[…]], "targets": [[…]]}
 #include "schema/base/file.h"
 #include "schema/base/json.h"
+#include "tests/peers/probe.h"
 #include "tests/train/tiny_model.h"
 #include "worker/infer/loaded.h"
 #include "worker/weights/safetensors.h"
@@ -14,21 +15,6 @@ static void stop(const struct error *err)
 {
     fprintf(stderr, "checkpoint_probe: %s\n", err->text);
     exit(1);
-}
-
-static const struct device *find_device(const char *name)
-{
-    if (!strcmp(name, "reference_f64"))
-        return device_reference_f64();
-    return !strcmp(name, "cpu") ? device_cpu(2) : device_reference();
-}
-
-static struct json *numbers(const double *values, size_t count)
-{
-    struct json *array = js_array();
-    for (size_t i = 0; i < count; i++)
-        js_append(array, js_real(values[i]));
-    return array;
 }
 
 static struct json *read_input(void)

@@ -2,6 +2,7 @@
 // of N as one step.
 //   model_probe layers=2 hidden=12 … device=reference_f64
 #include "schema/base/json.h"
+#include "tests/peers/probe.h"
 #include "tests/train/tiny_model.h"
 #include "worker/model/activations.h"
 
@@ -151,21 +152,6 @@ static void make_spec(struct spec *spec)
     make_attention(spec);
     make_shapes(spec);
     make_routing(spec);
-}
-
-static const struct device *find_device(const char *name)
-{
-    if (!strcmp(name, "reference_f64"))
-        return device_reference_f64();
-    return !strcmp(name, "cpu") ? device_cpu(2) : device_reference();
-}
-
-static struct json *numbers(const double *values, size_t count)
-{
-    struct json *array = js_array();
-    for (size_t i = 0; i < count; i++)
-        js_append(array, js_real(values[i]));
-    return array;
 }
 
 static struct json *gradients_of(const struct model *model)

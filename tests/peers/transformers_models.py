@@ -116,6 +116,7 @@ TRAINING = {"iterations": 6, "learning_rate": {"peak": 1e-2}}
 EXPORTED = {
     "llama": ("LlamaForCausalLM", dict(model={"tied_embeddings": False, "norm_epsilon": 1e-4})),
     "llama, wide heads, another base": ("LlamaForCausalLM", dict(model={"head_dim": 16, "kv_heads": 4, "rope_base": 500000})),
+    "llama, narrow heads": ("LlamaForCausalLM", dict(model={"head_dim": 4, "kv_heads": 4})),
     "llama, positions scaled as Llama 3 does": ("LlamaForCausalLM", dict(model={"rope_base": 500000, "rope_scaling_factor": 8,
                                                                                "rope_scaling_original_length": 16})),
     "llama with biases": ("LlamaForCausalLM", dict(model={"bias": True})),

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/switchyard-data-XXXXXX";
+#include "tests/unit/folder.h"
 
 static char *in_folder(const char *name)
 {
@@ -374,18 +375,6 @@ static void test_sample_cache(void **state)
     free(name);
     free(directory);
     free(blocked);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return directory_remove(folder, NULL);
 }
 
 int main(void)

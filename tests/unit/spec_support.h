@@ -63,6 +63,26 @@ __attribute__((unused)) static void load_good(struct spec_file *file, const char
         fail_msg("unexpected problems:\n%s", file->problems.at);
 }
 
+__attribute__((unused)) static bool has_message(const struct json *list, const char *message)
+{
+    for (size_t i = 0; i < js_count(list); i++)
+        if (strcmp(js_string_of(js_get(js_at(list, i), "message"), ""), message) == 0)
+            return true;
+    return false;
+}
+
+// Lines behind a spec that is good bring this message, or, where it is NULL, no error.
+__attribute__((unused)) static void check_rule(const char *lines, const char *expected)
+{
+    struct spec_file file;
+    char *text = string_format("base: good.yaml\n%s\n", lines);
+    load_text(&file, text, NULL);
+    if (expected ? !has_message(file.problem_list, expected) : file.errors != 0)
+        fail_msg("%s\n expected: %s\n actual:\n%s", lines, expected ? expected : "(good)", file.problems.at);
+    spec_file_release(&file);
+    free(text);
+}
+
 // The whole text of the problems, warnings left out.
 __attribute__((unused)) static void expect_problems(const char *text, const char *const *sets, const char *expected)
 {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/switchyard-tensors-XXXXXX";
+#include "tests/unit/folder.h"
 static const float vector[3] = {1, -2.5f, 0}, matrix[2] = {3, 4};
 
 static char *in_folder(const char *name)
@@ -223,18 +224,6 @@ static void test_truncated(void **state)
     }
     free(path);
     text_release(&bytes);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return directory_remove(folder, NULL);
 }
 
 int main(void)
