@@ -25,12 +25,20 @@ static struct draft *add_draft(struct drafts *drafts, const char *kind)
     return draft;
 }
 
+void draft_free_name(const struct draft *draft)
+{
+    char *aside = string_format("%s/%s/.new-%s", draft->root, draft->row.project, draft->row.run_id);
+    if (rename(draft->row.directory, aside) == 0)
+        directory_remove(aside, NULL);
+    free(aside);
+}
+
 static void remove_directories(struct draft *draft, bool undo)
 {
     if (draft->staging)
         directory_remove(draft->staging, NULL);
     if (undo && draft->placed)
-        directory_remove(draft->placed, NULL);
+        draft_free_name(draft);
 }
 
 // The folders around them, where nothing else is in them.

@@ -29,5 +29,8 @@ struct drafts {
 
 // All that needs no lock: specs, data, content keys, directories, provenance. On failure answer says why and nothing is left.
 int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer);
+// Removes what lies at a draft's final place. It leaves the name in one step, for a staging name that the next daemon clears away: half
+// removed there, it would be nobody's and keep the name.
+void draft_free_name(const struct draft *draft);
 // Removes what is not in its place; with undo, what was put there too.
 void drafts_release(struct drafts *drafts, bool undo);

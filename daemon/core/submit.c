@@ -154,23 +154,22 @@ static bool is_orphan(struct daemon *daemon, const char *directory)
     return orphan;
 }
 
-// mkdir decides who has the name; the prepared directory then takes the empty one's place in one step.
+// The prepared directory takes the name in one step, if nobody has it: an empty directory there gives way, any other makes this fail.
 static int place(struct daemon *daemon, struct draft *draft, struct error *err)
 {
     const char *directory = draft->row.directory;
-    int made = mkdir(directory, 0777);
-    if (made != 0 && errno == EEXIST && is_orphan(daemon, directory)) {
-        directory_remove(directory, NULL);
-        made = mkdir(directory, 0777);
+    int fault = rename(draft->staging, directory) == 0 ? 0 : errno;
+    if ((fault == ENOTEMPTY || fault == EEXIST) && is_orphan(daemon, directory)) {
+        draft_free_name(draft);
+        fault = rename(draft->staging, directory) == 0 ? 0 : errno;
     }
-    if (made != 0 && errno == EEXIST)
+    if (fault == ENOTEMPTY || fault == EEXIST || fault == ENOTDIR)
         return error_set(
             err, "%s is there already, and not a run of this daemon: move it away, or choose another output: or --name", directory);
-    if (made != 0)
+    errno = fault;
+    if (fault != 0)
         return error_errno(err, "%s", directory);
     draft->placed = string_copy(directory);
-    if (rename(draft->staging, directory) != 0)
-        return error_errno(err, "%s", directory);
     free(draft->staging);
     draft->staging = NULL;
     return 0;
