@@ -16,6 +16,7 @@
 
 enum {
     RUNS_ALIVE_MAX = 100000,
+    EXECUTORS_MAX = 4,
     SPEC_TEXT_MAX = 16 << 20,
     JOB_FILE_MAX = 4 << 20,
     TICK_BUSY_MS = 200, // while something runs
@@ -45,11 +46,19 @@ struct watch {
     struct watch *next;
 };
 
+// An executor and the context that its calls want.
+struct executor_use {
+    const struct executor *calls;
+    void *context;
+};
+
 struct daemon {
     char *home, *trackio_path, *worker, *job_script;
     int lock_fd;
     double started;
     struct machine machine;
+    struct executor_use executors[EXECUTORS_MAX];
+    size_t executor_count;
     struct local_context local;
     pthread_mutex_t lock;
     pthread_cond_t changed; // an event was added
@@ -71,6 +80,7 @@ struct view {
     int64_t attempt;
     bool cancel_requested;
     char project[65], name[65], run_id[33], kind[16];
+    const struct executor_use *executor;
     char *directory, *dataset_key, *reason;
     double time_limit; // seconds; 0: none
 };
@@ -84,6 +94,14 @@ int views_load(struct daemon *daemon, struct views *views, struct error *err); /
 void views_release(struct views *views);
 struct watch *watch_of(struct daemon *daemon, const struct view *view);
 void watches_sweep(struct daemon *daemon); // forgets those that this tick did not use
+
+// executors.c: which executors there are, and a run's own; NULL for a name that this build does not know.
+void executors_open(struct daemon *daemon);
+const struct executor_use *executor_named(const struct daemon *daemon, const char *name);
+// What identifies a run's job to its executor.
+struct job job_of(const struct view *view);
+// All jobs of all executors in one round: running[i]'s job is jobs[i].
+void executors_poll(struct daemon *daemon, const struct view *const *views, struct job *jobs, size_t count);
 
 // open.c: talk, and the two ways a run's story grows. These take no lock: the caller has it.
 void core_log(const char *format, ...) __attribute__((format(printf, 1, 2)));

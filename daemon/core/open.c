@@ -116,7 +116,7 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
     daemon->trackio_path = string_copy(options->trackio);
     daemon->worker = string_copy(options->worker);
     daemon->job_script = options->job_script ? string_copy(options->job_script) : path_join(options->home, "job.sh");
-    daemon->local = (struct local_context){.job_script = daemon->job_script};
+    executors_open(daemon);
     daemon->lock_fd = -1;
     daemon->started = clock_wall();
     init_waiting(daemon);

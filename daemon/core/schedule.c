@@ -95,7 +95,7 @@ static int write_job_file(const struct view *view, struct json *job, int64_t att
 {
     char when[CLOCK_TEXT];
     clock_text(when, clock_wall());
-    js_set(job, "executor", js_string("local"));
+    js_set(job, "executor", js_string(view->executor->calls->name));
     js_set(job, "attempt_expected", js_integer(attempt));
     js_set(job, "submitted", js_string(when));
     js_set(job, "memory_kills_before", js_integer(memory_kills()));
@@ -124,16 +124,15 @@ static void note_job(struct daemon *daemon, const struct view *view, const struc
 // The second half of a start, and all that is left to do after a crash in between: a stored intent without a job.
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt)
 {
-    const struct executor *executor = executor_local();
+    const struct executor_use *executor = view->executor;
     struct error err = {0};
-    struct job job = {.directory = view->directory};
-    memcpy(job.tag, view->run_id, sizeof job.tag);
-    if (executor->find(&daemon->local, &job, &err) != 0)
-        return; // unknown: looked at again in the next tick
+    struct job job = job_of(view);
+    if (executor->calls->find(executor->context, &job, &err) != 0 || job.phase == JOB_UNKNOWN)
+        return; // looked at again in the next tick
     char *claimed = run_attempt_directory(view->directory, attempt->number);
     bool taken = file_exists(claimed); // it was started, and may be over already: its exit record will tell
     free(claimed);
-    if (job.phase == JOB_RUNNING || taken) {
+    if (job.phase != JOB_GONE || taken) {
         if (!job.id[0])
             strcpy(job.id, "0");
         note_job(daemon, view, attempt, &job);
@@ -148,10 +147,10 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     }
     job.argv = (const char *const *)launch.argv;
     job.environment = (const char *const *)launch.environment;
-    if (executor->submit(&daemon->local, &job, &err) == 0)
-        note_job(daemon, view, attempt, &job);
-    else
+    if (executor->calls->submit(executor->context, &job, &err) != 0)
         fail_run(daemon, view, err.text);
+    else if (job.phase != JOB_UNKNOWN)
+        note_job(daemon, view, attempt, &job);
     launch_release(&launch);
     js_free(description);
 }
@@ -162,7 +161,7 @@ static bool store_intent(struct daemon *daemon, const struct view *view, struct 
     struct error err = {0};
     struct run_row row;
     char reason[128];
-    snprintf(reason, sizeof reason, "attempt %lld handed to the local executor", (long long)attempt->number);
+    snprintf(reason, sizeof reason, "attempt %lld handed to the %s executor", (long long)attempt->number, view->executor->calls->name);
     bool stored = false;
     pthread_mutex_lock(&daemon->lock);
     if (state_get_run(daemon->state, view->id, &row, &err) == 0) {
@@ -187,12 +186,12 @@ static bool store_intent(struct daemon *daemon, const struct view *view, struct 
 static void start(struct daemon *daemon, const struct view *view, const struct launch *launch)
 {
     struct error err = {0};
-    struct job leftovers = {.directory = view->directory};
-    memcpy(leftovers.tag, view->run_id, sizeof leftovers.tag);
-    if (executor_local()->kill(&daemon->local, &leftovers, &err) != 0) {
+    struct job leftovers = job_of(view);
+    int left = view->executor->calls->kill(view->executor->context, &leftovers, &err);
+    if (left < 0)
         core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);
-        return;
-    }
+    if (left != 0)
+        return; // tried again in the next tick
     char *stop = path_join(view->directory, STOP_FILE);
     unlink(stop);
     free(stop);
@@ -249,10 +248,12 @@ static void say_why(struct daemon *daemon, const struct view *view, const char *
 // False when the queue must not be looked at any further: this run waits for cores, and nobody overtakes it.
 static bool start_if_ready(struct daemon *daemon, const struct view *view, int64_t *taken)
 {
-    char reason[1024];
+    char reason[1024] = "its executor is not one of this build's";
     struct error err = {0};
+    enum readiness ready = NEVER;
     pthread_mutex_lock(&daemon->lock);
-    enum readiness ready = look_at_needs(daemon, view, reason, sizeof reason);
+    if (view->executor)
+        ready = look_at_needs(daemon, view, reason, sizeof reason);
     pthread_mutex_unlock(&daemon->lock);
     if (ready == NEVER)
         fail_run(daemon, view, reason);

@@ -52,7 +52,7 @@ static size_t gather_running(struct daemon *daemon, const struct views *views, s
         struct running *one = &running[count];
         if (view->state == RUN_CREATED)
             settle_created(daemon, view);
-        if (view->state < RUN_SUBMITTED || load_attempt(daemon, view, &one->attempt) != 0)
+        if (view->state < RUN_SUBMITTED || !view->executor || load_attempt(daemon, view, &one->attempt) != 0)
             continue;
         one->view = view;
         if (view->state == RUN_SUBMITTED && !one->attempt.job) {
@@ -68,18 +68,19 @@ static size_t gather_running(struct daemon *daemon, const struct views *views, s
 static void watch_all(struct daemon *daemon, struct running *running, size_t count)
 {
     struct job *jobs = allocate(count + 1, sizeof *jobs);
+    const struct view **views = allocate(count + 1, sizeof *views);
     for (size_t i = 0; i < count; i++) {
-        jobs[i] = (struct job){.directory = running[i].view->directory, .started = running[i].attempt.job_started};
-        memcpy(jobs[i].tag, running[i].view->run_id, sizeof jobs[i].tag);
+        views[i] = running[i].view;
+        jobs[i] = job_of(views[i]);
+        jobs[i].started = running[i].attempt.job_started;
         strncat(jobs[i].id, running[i].attempt.job ? running[i].attempt.job : "", sizeof jobs[i].id - 1);
     }
-    struct error err = {0};
-    if (count && executor_local()->poll(&daemon->local, jobs, count, &err) != 0)
-        core_log("%s", err.text);
+    executors_poll(daemon, views, jobs, count);
     for (size_t i = 0; i < count; i++) {
         watch_run(daemon, running[i].view, watch_of(daemon, running[i].view), &running[i].attempt, &jobs[i]);
         attempt_row_release(&running[i].attempt);
     }
+    free(views);
     free(jobs);
 }
 

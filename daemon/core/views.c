@@ -4,9 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct viewing {
+    struct daemon *daemon;
+    struct views *views;
+};
+
 static void add_view(void *context, const struct run_row *row)
 {
-    struct views *views = context;
+    struct viewing *viewing = context;
+    struct views *views = viewing->views;
     if (views->count >= RUNS_ALIVE_MAX)
         return;
     if ((views->count & (views->count - 1)) == 0)
@@ -21,6 +27,7 @@ static void add_view(void *context, const struct run_row *row)
         .directory = string_copy(row->directory),
         .dataset_key = string_copy(row->dataset_key),
         .reason = string_copy(row->reason),
+        .executor = executor_named(viewing->daemon, row->executor),
         .time_limit = js_real_of(js_get(resources, "time_limit"), 0),
     };
     memcpy(view->project, row->project, sizeof view->project);
@@ -38,8 +45,9 @@ static int by_id(const void *a, const void *b)
 int views_load(struct daemon *daemon, struct views *views, struct error *err)
 {
     *views = (struct views){0};
+    struct viewing viewing = {daemon, views};
     pthread_mutex_lock(&daemon->lock);
-    int status = state_each_run(daemon->state, NULL, true, add_view, views, err);
+    int status = state_each_run(daemon->state, NULL, true, add_view, &viewing, err);
     pthread_mutex_unlock(&daemon->lock);
     if (status != 0) {
         views_release(views);

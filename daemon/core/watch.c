@@ -101,10 +101,10 @@ static void look(struct daemon *daemon, const struct view *view, struct watch *w
     }
 }
 
-static void kill_run(struct daemon *daemon, const struct view *view, struct job *job)
+static void kill_run(const struct view *view, struct job *job)
 {
     struct error err = {0};
-    if (executor_local()->kill(&daemon->local, job, &err) != 0)
+    if (view->executor->calls->kill(view->executor->context, job, &err) < 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
 }
 
@@ -117,7 +117,7 @@ static void stop_if_wanted(struct daemon *daemon, const struct view *view, struc
     double grace = w->cancel_requested ? CANCEL_GRACE : TIME_LIMIT_GRACE;
     if (watch->stop_asked > 0) {
         if (now - watch->stop_asked >= grace)
-            kill_run(daemon, view, job);
+            kill_run(view, job);
         return;
     }
     watch->stop_asked = now;
@@ -125,7 +125,7 @@ static void stop_if_wanted(struct daemon *daemon, const struct view *view, struc
     char text[200];
     snprintf(
         text, sizeof text, "%s: asked to save and stop, killed after %.0f s", w->cancel_requested ? "cancel" : "time limit reached", grace);
-    if (executor_local()->stop(&daemon->local, job, &err) != 0)
+    if (view->executor->calls->stop(view->executor->context, job, &err) != 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
     pthread_mutex_lock(&daemon->lock);
     core_event(daemon, view->id, "stopping", text, w->cancel_requested ? "user" : "daemon", clock_wall());
@@ -181,7 +181,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct watch *wat
         w.memory_evidence = memory_evidence(view, attempt->number);
     judge(&judgement, &w);
     if (judgement.kill)
-        kill_run(daemon, view, job);
+        kill_run(view, job);
     if (judgement.to != view->state) {
         // The cursor may have moved since this row was read: what is stored is the newer one.
         struct attempt_row stored;

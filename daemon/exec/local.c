@@ -3,6 +3,7 @@
 #include "daemon/exec/environment.h"
 #include "daemon/exec/executor.h"
 #include "daemon/exec/process.h"
+#include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/base/text.h"
 #include "schema/record/layout.h"
@@ -109,6 +110,7 @@ static int local_poll(void *context, struct job *jobs, size_t count, struct erro
         if (pid > 0)
             waitpid(pid, NULL, WNOHANG); // ours since this daemon started it: no zombie stays; a no-op for any other process
         jobs[i].reason[0] = 0;
+        jobs[i].asked = clock_steady();
         jobs[i].phase = is_leader_alive(&jobs[i]) ? JOB_RUNNING : JOB_GONE;
         jobs[i].ran = jobs[i].phase == JOB_RUNNING && jobs[i].started > 0 ? process_age(jobs[i].started) : NAN;
         if (jobs[i].phase == JOB_GONE) {
@@ -204,7 +206,7 @@ static int local_find(void *context, struct job *job, struct error *err)
         if (!found || getsid(list->pids[i]) == list->pids[i])
             found = list->pids[i];
     free(list);
-    job->phase = found ? JOB_RUNNING : JOB_UNKNOWN;
+    job->phase = found ? JOB_RUNNING : JOB_GONE;
     if (found) {
         snprintf(job->id, sizeof job->id, "%d", (int)found);
         job->started = process_started(found, NULL);

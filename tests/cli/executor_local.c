@@ -145,7 +145,7 @@ static void test_found_without_its_leader(void **state)
     kill_all(room);
     assert_int_equal(phase(room), JOB_GONE);
     assert_int_equal(executor_local()->find(&room->local, &found, NULL), 0);
-    assert_int_equal(found.phase, JOB_UNKNOWN);
+    assert_int_equal(found.phase, JOB_GONE);
 }
 
 // Processes that start others while they are being killed, and ignore what can be ignored.
