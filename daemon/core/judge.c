@@ -1,10 +1,18 @@
 #include "daemon/core/judge.h"
 #include "schema/record/layout.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+const char *cause_name(enum cause cause)
+{
+    static const char *const names[CAUSES] = {"none", "failed", "timed_out", "out_of_memory", "lost", "node_failed", "preempted"};
+    assert((int)cause < CAUSES);
+    return names[cause];
+}
 
 static void decide(struct judgement *judgement, enum run_state to, const char *witness, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -19,20 +27,90 @@ static void decide(struct judgement *judgement, enum run_state to, const char *w
     va_end(args);
 }
 
+static bool is_said(const char *text)
+{
+    return text && text[0];
+}
+
 static const char *last_words(const struct witnesses *w)
 {
-    return w->last_words && w->last_words[0] ? w->last_words : "no output on stderr";
+    return is_said(w->last_words) ? w->last_words : "no output on stderr";
 }
+
+// What a scheduler adds in its own words, or what we say in its place.
+static const char *words_of(const struct witnesses *w, const char *otherwise)
+{
+    return is_said(w->phase_reason) ? w->phase_reason : otherwise;
+}
+
+static enum job_phase phase_of(const struct witnesses *w)
+{
+    return w->stale ? JOB_UNKNOWN : w->phase;
+}
+
+// ---- how an attempt ended ----
 
 // Stopped after saving, by whom does not matter here: the run goes on, unless it should not or goes in circles.
 static void judge_stopped(struct judgement *judgement, const struct witnesses *w, const char *witness)
 {
     if (w->attempt >= REQUEUES_MAX) {
         decide(judgement, RUN_FAILED, witness, "stopped to be continued %lld times, given up", (long long)w->attempt);
+        judgement->cause = CAUSE_FAILED;
         return;
     }
     decide(judgement, RUN_QUEUED, witness, "stopped after saving (exit 75), to be continued as attempt %lld", (long long)w->attempt + 1);
     judgement->requeue = true;
+}
+
+// The ends that only a scheduler knows of. False where the exit code tells the story.
+static bool judge_by_scheduler(struct judgement *judgement, const struct witnesses *w, const char *how, bool saved)
+{
+    const char *nodes = is_said(w->nodes) ? w->nodes : "unknown", *after = saved ? ", stopped after saving" : "";
+    switch (phase_of(w) == JOB_ENDED ? w->end : END_FAILED) {
+    case END_CANCELLED:
+        if (w->killed)
+            return false; // what was left after its own end
+        decide(judgement, RUN_CANCELLED, "scheduler", "%s, not by this daemon%s", words_of(w, "cancelled"), after);
+        return true;
+    case END_OUT_OF_MEMORY:
+        decide(judgement, RUN_OUT_OF_MEMORY, "scheduler", "killed by the scheduler: %s (%s)", words_of(w, "out of memory"), how);
+        judgement->cause = CAUSE_OUT_OF_MEMORY;
+        return true;
+    case END_TIME_LIMIT:
+        decide(judgement, RUN_TIMED_OUT, "scheduler", "%s (%s)", words_of(w, "the scheduler's time limit is reached"), how);
+        judgement->cause = CAUSE_TIMED_OUT;
+        return !saved;
+    case END_NODE_FAILED:
+        decide(judgement, RUN_LOST, "scheduler", "%s (nodes: %s)", words_of(w, "a node failed"), nodes);
+        judgement->cause = CAUSE_NODE_FAILED;
+        return !saved;
+    case END_PREEMPTED:
+        decide(judgement, RUN_LOST, "scheduler", "%s, before it could save (%s)", words_of(w, "preempted"), how);
+        judgement->cause = CAUSE_PREEMPTED;
+        return !saved;
+    case END_REFUSED:
+        decide(judgement, RUN_FAILED, "scheduler", "never started: %s", words_of(w, "the scheduler gave it up"));
+        judgement->cause = CAUSE_FAILED;
+        return true;
+    case END_COMPLETED:
+    case END_FAILED:
+        break;
+    }
+    return false;
+}
+
+static void judge_code(struct judgement *judgement, const struct witnesses *w, int64_t code, int signal_number, const char *how, const char *witness)
+{
+    if (signal_number == SIGKILL && w->memory_evidence) {
+        decide(judgement, RUN_OUT_OF_MEMORY, witness, "killed by the kernel: out of memory");
+        judgement->cause = CAUSE_OUT_OF_MEMORY;
+        return;
+    }
+    if (code == EXIT_BAD_INPUT && !signal_number)
+        decide(judgement, RUN_FAILED, witness, "bad run description or data: %s", last_words(w));
+    else
+        decide(judgement, RUN_FAILED, witness, "%s: %s", how, last_words(w));
+    judgement->cause = CAUSE_FAILED;
 }
 
 // The job is over with this code, everything is ingested and nobody is left.
@@ -43,29 +121,64 @@ static void judge_end(struct judgement *judgement, const struct witnesses *w, in
     if (signal_number)
         snprintf(how, sizeof how, "killed by signal %d%s%s", signal_number, name ? ", SIG" : "", name ? name : "");
     else
-        snprintf(how, sizeof how, "exit code %lld", (long long)code);
-    if (code == EXIT_DONE && !signal_number)
+        snprintf(how, sizeof how, code < 0 ? "no exit code" : "exit code %lld", (long long)code);
+    bool saved = code == EXIT_STOPPED && !signal_number;
+    if (code == EXIT_DONE && !signal_number) {
         decide(judgement, RUN_SUCCEEDED, witness, "finished with exit code 0");
-    else if (w->cancel_requested)
-        decide(judgement, RUN_CANCELLED, witness, code == EXIT_STOPPED ? "cancelled, stopped after saving" : "cancelled (%s)", how);
-    else if (w->over_time)
-        decide(judgement, RUN_TIMED_OUT, witness,
-            code == EXIT_STOPPED ? "time limit reached, stopped after saving" : "time limit reached (%s)", how);
-    else if (code == EXIT_STOPPED && !signal_number)
+    } else if (w->cancel_requested) {
+        decide(judgement, RUN_CANCELLED, witness, saved ? "cancelled, stopped after saving" : "cancelled (%s)", how);
+    } else if (judge_by_scheduler(judgement, w, how, saved)) {
+        return;
+    } else if (w->over_time) {
+        decide(judgement, RUN_TIMED_OUT, witness, saved ? "time limit reached, stopped after saving" : "time limit reached (%s)", how);
+        judgement->cause = CAUSE_TIMED_OUT;
+    } else if (saved) {
+        judgement->cause = CAUSE_NONE;
         judge_stopped(judgement, w, witness);
-    else if (signal_number == SIGKILL && w->memory_evidence)
-        decide(judgement, RUN_OUT_OF_MEMORY, witness, "killed by the kernel: out of memory");
-    else if (code == EXIT_BAD_INPUT && !signal_number)
-        decide(judgement, RUN_FAILED, witness, "bad run description or data: %s", last_words(w));
+    } else {
+        judge_code(judgement, w, code, signal_number, how, witness);
+    }
+}
+
+// ---- the exit record ----
+
+// The scheduler has put the job back into its queue: the next attempt waits there.
+static void judge_again(struct judgement *judgement, const struct witnesses *w)
+{
+    decide(judgement, RUN_PENDING, "scheduler", "attempt %lld will be started again by the scheduler, as attempt %lld: %s", (long long)w->attempt,
+        (long long)w->attempt + 1, words_of(w, "waits in its queue"));
+    judgement->again = true;
+}
+
+// True where a scheduler must be waited for. Success is believed after a while; anything else might be started again by it.
+static bool waits_for_scheduler(struct judgement *judgement, const struct witnesses *w)
+{
+    bool done = w->exit_code == EXIT_DONE && !w->exit_signal;
+    enum job_phase phase = phase_of(w);
+    bool again = phase == JOB_PENDING;
+    if (phase == JOB_ENDED || phase == JOB_GONE)
+        return false;
+    judgement->kill = (phase == JOB_RUNNING && w->exit_seen_for >= SETTLE_WAIT) || (again && (done || w->cancel_requested));
+    if (again && !judgement->kill)
+        judge_again(judgement, w);
+    else if (again)
+        decide(judgement, RUN_FINISHING, "exit record", "the job has ended; the scheduler would start it again, which is being cancelled");
+    else if (done && w->exit_seen_for >= SETTLE_WAIT)
+        return false;
+    else if (phase == JOB_RUNNING)
+        decide(judgement, RUN_FINISHING, "exit record", "the job has ended, the scheduler is not done with it");
     else
-        decide(judgement, RUN_FAILED, witness, "%s: %s", how, last_words(w));
+        decide(judgement, RUN_FINISHING, "exit record", "the job has ended, what the scheduler says of it is awaited");
+    return true;
 }
 
 // The job says that it is over. Shown as ended only when its records are in the store and its processes are gone.
 static void judge_exited(struct judgement *judgement, const struct witnesses *w)
 {
-    bool left = w->phase == JOB_RUNNING;
-    judgement->kill = left && w->exit_seen_for >= LEFTOVER_WAIT;
+    bool left = !w->queues && w->phase == JOB_RUNNING;
+    if (w->queues && waits_for_scheduler(judgement, w))
+        return;
+    judgement->kill = judgement->kill || (left && w->exit_seen_for >= LEFTOVER_WAIT);
     if (!w->records_complete)
         decide(judgement, RUN_FINISHING, "exit record", "the job has ended, its records are being read");
     else if (left)
@@ -74,24 +187,108 @@ static void judge_exited(struct judgement *judgement, const struct witnesses *w)
         judge_end(judgement, w, w->exit_code, w->exit_signal, "exit record");
 }
 
+// ---- without one ----
+
 static void judge_alive(struct judgement *judgement, const struct witnesses *w)
 {
     if (w->phase == JOB_PENDING && !w->started)
-        decide(judgement, RUN_PENDING, "scheduler", "%s", w->phase_reason ? w->phase_reason : "waits in the scheduler's queue");
+        decide(judgement, RUN_PENDING, "scheduler", "%s", words_of(w, "waits in the scheduler's queue"));
+    else if (w->phase == JOB_PENDING && w->queues && w->cancel_requested)
+        decide(judgement, w->state, "scheduler", "being cancelled");
+    else if (w->phase == JOB_PENDING && w->queues)
+        judge_again(judgement, w);
+    else if (w->queues && is_said(w->nodes))
+        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running on %s", (long long)w->attempt, w->nodes);
     else if (w->started || w->phase == JOB_RUNNING)
         decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running", (long long)w->attempt);
+}
+
+// The scheduler says that the job is over, how, and the job did not. A node that failed for the scheduler alone may still run it.
+static void judge_told(struct judgement *judgement, const struct witnesses *w)
+{
+    bool never_began = !w->started && !is_said(w->nodes) && (w->end == END_CANCELLED || w->end == END_REFUSED);
+    double wait = never_began ? 0 : w->end == END_NODE_FAILED && w->started ? SILENCE_LOST : TOLD_WAIT;
+    bool own_end = w->end_present && w->gone_for >= END_RECORD_WAIT;
+    if (!own_end && (w->gone_for < wait || (w->started && w->heartbeat_age < wait)))
+        decide(judgement, w->started ? RUN_FINISHING : w->state, "scheduler", "ended for the scheduler (%s); its exit record is awaited",
+            words_of(w, "it does not say how"));
+    else if (!w->records_complete)
+        decide(judgement, RUN_FINISHING, "scheduler", "ended for the scheduler, its records are being read");
+    else if (own_end)
+        judge_end(judgement, w, w->end_code, 0, "heartbeat");
+    else if (w->end == END_COMPLETED && !w->started)
+        judge_code(judgement, w, w->job_code, w->job_signal, "ended without an attempt having begun", "scheduler");
+    else if (w->end == END_COMPLETED)
+        judge_end(judgement, w, EXIT_DONE, 0, "scheduler");
+    else // a scheduler shows code 0 where there is none
+        judge_end(judgement, w, w->job_code > 0 ? w->job_code : -1, w->job_signal, "scheduler");
 }
 
 static void judge_silent(struct judgement *judgement, const struct witnesses *w)
 {
     judgement->kill = true;
-    if (w->cancel_requested)
+    if (w->cancel_requested) {
         decide(judgement, RUN_CANCELLED, "scheduler", "cancelled; the job is gone without an exit record");
-    else if (w->over_time)
+    } else if (w->over_time) {
         decide(judgement, RUN_TIMED_OUT, "scheduler", "time limit reached; the job is gone without an exit record");
-    else
-        decide(judgement, RUN_LOST, "scheduler", "no process, no exit record and no heartbeat for %.0f s (all of the job was killed?)",
+        judgement->cause = CAUSE_TIMED_OUT;
+    } else {
+        decide(judgement, RUN_LOST, "scheduler",
+            w->queues ? "the scheduler does not know the job any more, and there is no exit record and no heartbeat for %.0f s"
+                      : "no process, no exit record and no heartbeat for %.0f s (all of the job was killed?)",
             w->unseen_for);
+        judgement->cause = CAUSE_LOST;
+    }
+}
+
+// A scheduler that has forgotten a job before it began: it is handed over anew, and what it may yet start of the old one ends by itself.
+static void judge_forgotten(struct judgement *judgement, const struct witnesses *w)
+{
+    judgement->kill = true;
+    if (w->cancel_requested) {
+        decide(judgement, RUN_CANCELLED, "scheduler", "cancelled before it began");
+        return;
+    }
+    decide(judgement, RUN_QUEUED, "scheduler", "the scheduler has forgotten the job before it began: it will be handed over again");
+    judgement->requeue = true;
+}
+
+// Nobody there, for all that the executor can see.
+static void judge_gone(struct judgement *judgement, const struct witnesses *w)
+{
+    bool beating = w->heartbeat_age < SILENCE_LOST, silent = !beating && w->unseen_for >= SILENCE_LOST;
+    bool stopped_by_us = (w->cancel_requested || w->over_time) && w->gone_for >= END_RECORD_WAIT && !(w->queues && beating);
+    if (w->end_present && w->records_complete && w->gone_for >= END_RECORD_WAIT)
+        judge_end(judgement, w, w->end_code, 0, "heartbeat");
+    else if (w->queues && !w->started && !beating && (silent || w->cancel_requested))
+        judge_forgotten(judgement, w);
+    else if ((stopped_by_us || silent) && w->records_complete)
+        judge_silent(judgement, w);
+    else if (w->queues && beating && w->started)
+        decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld is running, though the scheduler does not know the job any more",
+            (long long)w->attempt);
+}
+
+// The executor says nothing (that counts). Its silence ends no run.
+static void judge_deaf(struct judgement *judgement, const struct witnesses *w)
+{
+    bool beating = w->heartbeat_age < SILENCE_LOST;
+    if (w->started && (beating || w->stale) && w->state < RUN_RUNNING)
+        decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld has begun", (long long)w->attempt);
+    else if (!w->stale && w->started && w->state == RUN_RUNNING && w->unseen_for >= DEAF_SAID)
+        decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld was running when it was last heard of, %s", (long long)w->attempt,
+            words_of(w, "and the scheduler does not answer"));
+}
+
+// Done already: what started it once more is ended, and changes nothing.
+static void judge_done_before(struct judgement *judgement, const struct witnesses *w)
+{
+    enum job_phase phase = phase_of(w);
+    judgement->kill = phase == JOB_PENDING || phase == JOB_RUNNING;
+    if ((phase == JOB_ENDED || phase == JOB_GONE) && w->records_complete)
+        decide(judgement, RUN_SUCCEEDED, "exit record", "finished with exit code 0, and started once more for nothing");
+    else
+        decide(judgement, RUN_FINISHING, "exit record", "finished with exit code 0; it was started once more, which is being ended");
 }
 
 void judge(struct judgement *judgement, const struct witnesses *w)
@@ -99,20 +296,17 @@ void judge(struct judgement *judgement, const struct witnesses *w)
     *judgement = (struct judgement){.to = w->state, .witness = "scheduler"};
     if (run_state_ended(w->state))
         return;
-    bool beating = w->heartbeat_age < SILENCE_LOST;
-    bool stopped_by_us = (w->cancel_requested || w->over_time) && w->phase == JOB_GONE && w->gone_for >= END_RECORD_WAIT;
-    if (w->exit_present)
+    enum job_phase phase = phase_of(w);
+    if (w->done_before)
+        judge_done_before(judgement, w);
+    else if (w->exit_present)
         judge_exited(judgement, w);
-    else if (w->phase == JOB_PENDING || w->phase == JOB_RUNNING)
+    else if (phase == JOB_PENDING || phase == JOB_RUNNING)
         judge_alive(judgement, w);
-    else if (w->phase == JOB_GONE && w->end_present && w->records_complete && w->gone_for >= END_RECORD_WAIT)
-        judge_end(judgement, w, w->end_code, 0, "heartbeat");
-    else if (stopped_by_us && w->records_complete)
-        judge_silent(judgement, w);
-    else if (w->phase == JOB_UNKNOWN && beating && w->started)
-        decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld is running (the scheduler does not answer)", (long long)w->attempt);
-    else if (!beating && w->unseen_for >= SILENCE_LOST && w->records_complete)
-        judge_silent(judgement, w);
-    if (judgement->to == w->state)
-        judgement->requeue = false;
+    else if (phase == JOB_ENDED)
+        judge_told(judgement, w);
+    else if (phase == JOB_GONE)
+        judge_gone(judgement, w);
+    else
+        judge_deaf(judgement, w);
 }

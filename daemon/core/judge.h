@@ -3,6 +3,10 @@
 //   executor     the scheduler, or the process table
 //   exit record  exit.json, written last by job.sh
 //   heartbeat    the worker's sign of life; also the end that the worker itself wrote (its `end` record, a finished dataset)
+//
+// A process table is asked anew each time and knows of no second start. A scheduler answers late, may start a job again by itself under the
+// same id, and may be silent: its answer counts only if it was asked for after what it is held against was seen (`stale`), its silence ends
+// nothing, and an exit record other than success is final only when it says that it will not start the job again.
 #pragma once
 #include "daemon/exec/executor.h"
 #include "daemon/store/state.h"
@@ -13,36 +17,61 @@
 #define SILENCE_LOST 60.0   // all witnesses silent for so long: lost
 #define END_RECORD_WAIT 3.0 // processes gone, no exit record, but the worker's own end record: job.sh was killed; wait so long for it
 #define LEFTOVER_WAIT 2.0   // exit record there, processes still alive: they get so long to go before they are killed
+#define TOLD_WAIT 15.0      // a scheduler says that the job ended, without an exit record: so long without a heartbeat, it is believed
+#define SETTLE_WAIT 60.0    // exit record there, and a scheduler that says nothing new: what is left is killed; success is believed
+#define DEAF_SAID 30.0      // a scheduler silent for so long is spoken of
 #define REQUEUES_MAX 100    // attempts after which a run that stops to be continued is not continued any more
+
+enum cause { // why an attempt ended without success: what `retry.on` names
+    CAUSE_NONE,
+    CAUSE_FAILED,
+    CAUSE_TIMED_OUT,
+    CAUSE_OUT_OF_MEMORY,
+    CAUSE_LOST,
+    CAUSE_NODE_FAILED,
+    CAUSE_PREEMPTED
+};
+enum { CAUSES = CAUSE_PREEMPTED + 1 };
+const char *cause_name(enum cause cause); // "failed", …; of CAUSE_NONE: "none"
 
 struct witnesses {
     enum run_state state;     // before
     enum job_phase phase;     // executor
+    bool queues;              // it is a scheduler with a queue of its own, not a process table
+    bool stale;               // its answer was asked for before the attempt, or its exit record, was first seen: it says nothing
+    enum job_end end;         // of JOB_ENDED
+    int64_t job_code;         // of JOB_ENDED: the script's exit code; -1: none
+    int job_signal;           // of JOB_ENDED; 0: none
     const char *phase_reason; // in words; may be NULL
-    double gone_for;          // seconds since the executor first said that it is gone (0: it did not)
+    const char *nodes;        // where it runs or ran; may be NULL or empty
+    double gone_for;          // seconds since the executor first said that it is gone, or has ended (0: it did not)
     double unseen_for;        // seconds since any witness last showed a sign of life, in this daemon's watch
     bool exit_present;        // exit record
     int64_t exit_code;
     int exit_signal;       // 0: none
     double exit_seen_for;  // seconds since we first saw the exit record
     bool started;          // the attempt's directory is there
+    bool done_before;      // an earlier attempt ended with exit code 0: this one should not be
     bool records_complete; // every line of records.jsonl is in the store
     bool end_present;      // the worker's own end
     int64_t end_code;
     double heartbeat_age; // seconds; INFINITY: none
     bool cancel_requested;
-    bool over_time;       // the attempt has had its time limit
+    bool killed;          // this daemon has killed what was left of it
+    bool over_time;       // the attempt has had its time limit (a scheduler keeps its own: never set then)
     bool memory_evidence; // the kernel counted an out-of-memory kill since the attempt began
     int64_t attempt;
     const char *last_words; // last lines of stderr; may be NULL
 };
 
 struct judgement {
-    enum run_state to;   // equal to witnesses.state: nothing changes
-    bool requeue;        // goes back to the queue, to be continued
-    bool kill;           // processes of the run must go now
+    enum run_state to;   // equal to witnesses.state: nothing changes, but perhaps the reason
+    bool requeue;        // goes back to our queue, to be continued
+    bool again;          // the scheduler starts it again under the same id: this attempt is over, the next one waits
+    bool kill;           // every process and job of the run must go now
+    enum cause cause;    // of an end without success
     const char *witness; // static string
-    char reason[1024];
+    char reason[1024];   // empty: nothing is said
 };
 
 void judge(struct judgement *judgement, const struct witnesses *witnesses);
