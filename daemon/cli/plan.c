@@ -92,12 +92,15 @@ static int add_launch(const struct planner *planner, struct json *item, const st
     if (status == 0) {
         js_set(item, "ranks", js_integer(launch.ranks));
         js_set(item, "threads", js_integer(launch.threads));
+        js_set(item, "gpus", js_integer(launch.gpus));
         js_set(item, "run_directory", js_string(directory));
         js_set(item, "job_script", js_string(script));
         js_set(item, "argv", launch_argv_json(&launch));
         if (spec->executor == EXECUTOR_LOCAL && launch.oversubscribed)
             warn(item, "%lld ranks of %lld threads on %lld cores: it runs alone, oversubscribed", (long long)launch.ranks,
                 (long long)launch.threads, (long long)planner->machine.cores);
+        if (spec->executor == EXECUTOR_LOCAL && launch.gpus > (int64_t)planner->machine.gpus.count)
+            warn(item, "%lld GPUs, and this machine has %zu: a daemon here refuses it", (long long)launch.gpus, planner->machine.gpus.count);
         launch_release(&launch);
     }
     free(directory);

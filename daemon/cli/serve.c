@@ -3,6 +3,7 @@
 #include "daemon/cli/command.h"
 #include "daemon/cli/home.h"
 #include "daemon/core/daemon.h"
+#include "daemon/exec/gpus.h"
 #include "daemon/serve/server.h"
 #include "daemon/store/trackio.h"
 #include "schema/base/file.h"
@@ -83,14 +84,14 @@ out:
 
 static int run_serve(const struct arguments *arguments)
 {
-    long long port;
-    if (argument_integer(arguments, "port", PORT_DEFAULT, 0, 65535, &port) != 0)
+    long long port, gpus;
+    if (argument_integer(arguments, "port", PORT_DEFAULT, 0, 65535, &port) != 0 || argument_integer(arguments, "gpus", -1, 0, GPUS_MAX, &gpus) != 0)
         return CLI_USAGE;
     struct error err = {0};
     char *home = home_directory(), *trackio = trackio_directory(), *worker = worker_path(&err), *script = path_join(home, "job.sh");
     size_t host_count;
     const char **hosts = argument_values(arguments, "allow-host", &host_count);
-    struct daemon_options options = {.home = home, .trackio = trackio, .worker = worker, .job_script = script};
+    struct daemon_options options = {.home = home, .trackio = trackio, .worker = worker, .job_script = script, .gpus = gpus};
     struct server_options listening = {.home = home, .address = argument_value(arguments, "bind", "127.0.0.1"), .port = (int)port,
         .open_reads = argument_flag(arguments, "open-reads"), .hosts = hosts, .host_count = host_count};
     int code = CLI_NO_DAEMON;
@@ -111,6 +112,7 @@ static const struct command_option serve_options[] = {
     {"port", 'p', "N", false, "port to listen on (default 8642; 0: any free one)"},
     {"bind", 0, "ADDRESS", false, "address to listen on (default 127.0.0.1)"},
     {"allow-host", 0, "NAME", true, "one more name that browsers may call this daemon by (repeatable)"},
+    {"gpus", 0, "N", false, "GPUs of this machine that runs may have, by their numbers 0 … N - 1 (default: those that are found)"},
     {"open-reads", 0, NULL, false, "reading needs no token: for a machine of one's own"},
     {"json", 0, NULL, false, "print address and token as JSON"},
     {0},

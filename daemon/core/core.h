@@ -83,6 +83,8 @@ struct view {
     const struct executor_use *executor;
     char *directory, *dataset_key, *reason;
     double time_limit; // seconds; 0: none
+    int64_t gpus;      // of a node
+    int64_t memory;    // bytes of a node; 0: no limit
 };
 
 // views.c
@@ -109,7 +111,7 @@ int core_change(struct daemon *daemon, int64_t run, enum run_state to, const cha
 void core_event(struct daemon *daemon, int64_t run, const char *kind, const char *text, const char *witness, double when);
 
 // schedule.c
-void schedule_start(struct daemon *daemon, const struct views *views); // what is queued and ready, as far as cores reach
+void schedule_start(struct daemon *daemon, const struct views *views); // what is queued and ready, as far as cores and GPUs reach
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt); // hands a stored intent over, once
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err);
 

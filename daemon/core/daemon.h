@@ -13,6 +13,7 @@ struct daemon_options {
     const char *trackio;    // TRACKIO_DIR, absolute
     const char *worker;     // path of switchyard-worker
     const char *job_script; // path of job.sh (written to home at start from an embedded copy)
+    int64_t gpus;           // of this machine, as somebody has declared them; -1: those that are found
 };
 
 // Takes the home's flock (one daemon a home), opens the stores, finds running jobs again.
@@ -59,5 +60,5 @@ void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct ans
 // Opens a file of the run for reading (logs): stream "stdout" | "stderr" of attempt (0: last). Opened beneath the run directory only. -1
 // and answer on failure.
 int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer);
-// {version, pid, started, home, trackio, cores, runs_alive}
+// {version, pid, started, home, trackio, cores, gpus, runs_alive}
 void daemon_health(struct daemon *daemon, struct answer *answer);

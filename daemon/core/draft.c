@@ -101,6 +101,15 @@ static int read_spec(struct draft *draft, const struct json *resolved, const cha
     return 0;
 }
 
+// A run that could never start is not taken in.
+static int fits_machine(const struct daemon *daemon, const struct spec *spec, struct error *err)
+{
+    if (spec->executor == EXECUTOR_LOCAL && spec->resources.gpus_per_node > (int64_t)daemon->machine.gpus.count)
+        return error_set(err, "resources.gpus_per_node: %lld, and this machine has %zu GPUs to give (serve --gpus declares them)",
+            (long long)spec->resources.gpus_per_node, daemon->machine.gpus.count);
+    return 0;
+}
+
 // ---- its data ----
 
 static int need_file(const char *path, const char *key, struct error *err)
@@ -269,7 +278,7 @@ static int check_runs(struct daemon *daemon, struct drafts *drafts, const struct
         if (read_spec(add_draft(drafts, "train"), js_at(runs, i), name, err) != 0)
             return -1;
     for (size_t i = 0; i < count; i++)
-        if (look_at_data(&drafts->at[i], err) != 0 || look_at_from(daemon, drafts, i, 0, err) != 0)
+        if (fits_machine(daemon, &drafts->at[i].spec, err) != 0 || look_at_data(&drafts->at[i], err) != 0 || look_at_from(daemon, drafts, i, 0, err) != 0)
             return error_context(err, "%s", drafts->at[i].spec.name);
     return 0;
 }

@@ -101,8 +101,8 @@ static bool judge_by_scheduler(struct judgement *judgement, const struct witness
 
 static void judge_code(struct judgement *judgement, const struct witnesses *w, int64_t code, int signal_number, const char *how, const char *witness)
 {
-    if (signal_number == SIGKILL && w->memory_evidence) {
-        decide(judgement, RUN_OUT_OF_MEMORY, witness, "killed by the kernel: out of memory");
+    if (w->memory_evidence && (signal_number == SIGKILL || w->memory_reason)) {
+        decide(judgement, RUN_OUT_OF_MEMORY, witness, "%s", w->memory_reason ? w->memory_reason : "killed by the kernel: out of memory");
         judgement->cause = CAUSE_OUT_OF_MEMORY;
         return;
     }
@@ -232,6 +232,9 @@ static void judge_silent(struct judgement *judgement, const struct witnesses *w)
     } else if (w->over_time) {
         decide(judgement, RUN_TIMED_OUT, "scheduler", "time limit reached; the job is gone without an exit record");
         judgement->cause = CAUSE_TIMED_OUT;
+    } else if (w->memory_evidence && w->memory_reason) {
+        decide(judgement, RUN_OUT_OF_MEMORY, "scheduler", "%s", w->memory_reason);
+        judgement->cause = CAUSE_OUT_OF_MEMORY;
     } else {
         decide(judgement, RUN_LOST, "scheduler",
             w->queues ? "the scheduler does not know the job any more, and there is no exit record and no heartbeat for %.0f s"

@@ -59,7 +59,8 @@ struct witnesses {
     bool cancel_requested;
     bool killed;          // this daemon has killed what was left of it
     bool over_time;       // the attempt has had its time limit (a scheduler keeps its own: never set then)
-    bool memory_evidence; // the kernel counted an out-of-memory kill since the attempt began
+    bool memory_evidence; // somebody was killed for want of memory since the attempt began
+    const char *memory_reason; // by the run's own witness, a sentence; NULL: the evidence is the machine's, and says only that it may be so
     int64_t attempt;
     const char *last_words; // last lines of stderr; may be NULL
 };

@@ -121,6 +121,8 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
     daemon->started = clock_wall();
     init_waiting(daemon);
     machine_look(&daemon->machine);
+    if (options->gpus >= 0)
+        gpus_declare(&daemon->machine.gpus, options->gpus);
     char *database = path_join(daemon->home, "switchyard.db");
     int status = -1;
     if (directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 && job_script_write(daemon->job_script, err) == 0 &&
@@ -162,6 +164,7 @@ void daemon_close(struct daemon *daemon)
     free(daemon->home);
     free(daemon->trackio_path);
     free(daemon->worker);
+    memory_place_release(&daemon->local.memory);
     free(daemon->job_script);
     free(daemon);
 }
@@ -205,6 +208,7 @@ void daemon_health(struct daemon *daemon, struct answer *answer)
     js_set(body, "home", js_string(daemon->home));
     js_set(body, "trackio", js_string(daemon->trackio_path));
     js_set(body, "cores", js_integer(daemon->machine.cores));
+    js_set(body, "gpus", js_integer((int64_t)daemon->machine.gpus.count));
     js_set(body, "runs_alive", js_integer((int64_t)views.count));
     views_release(&views);
     answer->status = 200;

@@ -1,6 +1,7 @@
-// The queue: first come, first served, as far as the machine's cores reach; needs first. And the start of a job, exactly once across a
+// The queue: first come, first served, as far as the machine's cores and GPUs reach (room.h); needs first. And the start of a job, exactly once across a
 // crash: the intent is stored before anything is started, and the run's tag is looked for before anything is started again.
 #include "daemon/core/core.h"
+#include "daemon/core/room.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
@@ -121,6 +122,13 @@ static void note_job(struct daemon *daemon, const struct view *view, const struc
     pthread_mutex_unlock(&daemon->lock);
 }
 
+static void warn_run(struct daemon *daemon, const struct view *view, const char *text)
+{
+    pthread_mutex_lock(&daemon->lock);
+    core_event(daemon, view->id, "warning", text, "daemon", clock_wall());
+    pthread_mutex_unlock(&daemon->lock);
+}
+
 // The second half of a start, and all that is left to do after a crash in between: a stored intent without a job.
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt)
 {
@@ -140,17 +148,20 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     }
     struct launch launch;
     struct json *description = NULL;
-    if (job_load(daemon, view, &launch, &description, &err) != 0 || write_job_file(view, description, attempt->number, &err) != 0) {
-        js_free(description);
+    if (job_load(daemon, view, &launch, &description, &err) != 0) {
         fail_run(daemon, view, err.text);
         return;
     }
+    if (executor->calls == executor_local())
+        launch_show_gpus(&launch, &daemon->machine);
     job.argv = (const char *const *)launch.argv;
     job.environment = (const char *const *)launch.environment;
-    if (executor->calls->submit(executor->context, &job, &err) != 0)
+    if (write_job_file(view, description, attempt->number, &err) != 0 || executor->calls->submit(executor->context, &job, &err) != 0)
         fail_run(daemon, view, err.text);
     else if (job.phase != JOB_UNKNOWN)
         note_job(daemon, view, attempt, &job);
+    if (job.warning[0])
+        warn_run(daemon, view, job.warning);
     launch_release(&launch);
     js_free(description);
 }
@@ -183,7 +194,7 @@ static bool store_intent(struct daemon *daemon, const struct view *view, struct 
     return stored;
 }
 
-static void start(struct daemon *daemon, const struct view *view, const struct launch *launch)
+static void start(struct daemon *daemon, const struct view *view, const struct launch *launch, struct json *job)
 {
     struct error err = {0};
     struct job leftovers = job_of(view);
@@ -199,7 +210,12 @@ static void start(struct daemon *daemon, const struct view *view, const struct l
     if (attempt.number <= view->attempt)
         attempt.number = view->attempt + 1;
     attempt.state = string_copy("submitted");
-    if (store_intent(daemon, view, &attempt, launch))
+    // Written down before the intent: whoever finds the intent knows which GPUs are this run's.
+    if (launch->held.count)
+        js_set(job, "gpu_devices", gpus_to_json(&launch->held));
+    if (launch->held.count && write_job_file(view, job, attempt.number, &err) != 0)
+        core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);
+    else if (store_intent(daemon, view, &attempt, launch))
         schedule_submit(daemon, view, &attempt);
     attempt_row_release(&attempt);
 }
@@ -211,23 +227,36 @@ static bool holds_cores(const struct view *view)
     return view->state >= RUN_SUBMITTED && view->state <= RUN_FINISHING;
 }
 
-static int64_t cores_taken(struct daemon *daemon, const struct views *views)
+// What this machine's queue can give, and what it has come to in this round.
+struct supply {
+    struct room room;
+    struct gpus free;
+};
+
+static bool is_here(const struct view *view)
 {
-    int64_t taken = 0;
+    return view->executor && view->executor->calls == executor_local();
+}
+
+// Found anew in each round, from the jobs' own descriptions: a daemon that was away gives no GPU twice.
+static void look_at_supply(struct daemon *daemon, const struct views *views, struct supply *supply)
+{
+    *supply = (struct supply){.room = {.cores = daemon->machine.cores, .gpus = (int64_t)daemon->machine.gpus.count}, .free = daemon->machine.gpus};
     for (size_t i = 0; i < views->count; i++) {
         struct launch launch;
         struct json *job = NULL;
-        if (!holds_cores(&views->at[i]))
+        if (!is_here(&views->at[i]) || !holds_cores(&views->at[i]))
             continue;
         if (job_load(daemon, &views->at[i], &launch, &job, NULL) == 0) {
-            taken += launch.slots;
+            supply->room.cores_taken += launch.slots;
+            gpus_remove(&supply->free, &launch.held);
             launch_release(&launch);
             js_free(job);
         } else {
-            taken += 1; // its description is gone; it still runs somewhere
+            supply->room.cores_taken += 1; // its description is gone; it still runs somewhere
         }
     }
-    return taken;
+    supply->room.gpus_taken = supply->room.gpus - (int64_t)supply->free.count;
 }
 
 // A queued run says what it waits for; said once, not in each round.
@@ -245,11 +274,41 @@ static void say_why(struct daemon *daemon, const struct view *view, const char *
     pthread_mutex_unlock(&daemon->lock);
 }
 
-// False when the queue must not be looked at any further: this run waits for cores, and nobody overtakes it.
-static bool start_if_ready(struct daemon *daemon, const struct view *view, int64_t *taken)
+static void say_waits(struct daemon *daemon, const struct view *view, enum place place, int64_t cores)
+{
+    char reason[256];
+    if (place == PLACE_GPUS)
+        snprintf(reason, sizeof reason, "waits for %lld of this machine's %zu GPUs", (long long)view->gpus, daemon->machine.gpus.count);
+    else
+        snprintf(reason, sizeof reason, "waits for %lld of this machine's %lld cores", (long long)cores, (long long)daemon->machine.cores);
+    say_why(daemon, view, reason);
+}
+
+static void start_if_room(struct daemon *daemon, const struct view *view, struct supply *supply)
+{
+    struct launch launch;
+    struct json *job = NULL;
+    struct error err = {0};
+    if (job_load(daemon, view, &launch, &job, &err) != 0) {
+        fail_run(daemon, view, err.text);
+        return;
+    }
+    enum place place = is_here(view) ? room_ask(&supply->room, launch.slots, launch.gpus) : PLACE_NOW;
+    if (place == PLACE_NOW && is_here(view)) {
+        gpus_take(&launch.held, &supply->free, launch.gpus);
+        gpus_remove(&supply->free, &launch.held);
+    }
+    if (place == PLACE_NOW)
+        start(daemon, view, &launch, job);
+    else
+        say_waits(daemon, view, place, launch.slots);
+    launch_release(&launch);
+    js_free(job);
+}
+
+static void start_if_ready(struct daemon *daemon, const struct view *view, struct supply *supply)
 {
     char reason[1024] = "its executor is not one of this build's";
-    struct error err = {0};
     enum readiness ready = NEVER;
     pthread_mutex_lock(&daemon->lock);
     if (view->executor)
@@ -259,26 +318,10 @@ static bool start_if_ready(struct daemon *daemon, const struct view *view, int64
         fail_run(daemon, view, reason);
     else if (ready == WAITS)
         say_why(daemon, view, reason);
-    if (ready != READY)
-        return true;
-    struct launch launch;
-    struct json *job = NULL;
-    if (job_load(daemon, view, &launch, &job, &err) != 0) {
-        fail_run(daemon, view, err.text);
-        return true;
-    }
-    bool fits = *taken == 0 || *taken + launch.slots <= daemon->machine.cores;
-    if (fits) {
-        *taken += launch.slots;
-        start(daemon, view, &launch);
-    } else {
-        snprintf(reason, sizeof reason, "waits for %lld of this machine's %lld cores", (long long)launch.slots,
-            (long long)daemon->machine.cores);
-        say_why(daemon, view, reason);
-    }
-    launch_release(&launch);
-    js_free(job);
-    return fits;
+    else if (is_here(view) && supply->room.gpus_awaited && view->gpus > 0)
+        say_waits(daemon, view, PLACE_GPUS, 0); // known without its description, which a long queue need not read in each round
+    else
+        start_if_room(daemon, view, supply);
 }
 
 void schedule_start(struct daemon *daemon, const struct views *views)
@@ -288,8 +331,9 @@ void schedule_start(struct daemon *daemon, const struct views *views)
         queued |= views->at[i].state == RUN_QUEUED;
     if (!queued)
         return;
-    int64_t taken = cores_taken(daemon, views);
+    struct supply supply;
+    look_at_supply(daemon, views, &supply);
     for (size_t i = 0; i < views->count; i++)
-        if (views->at[i].state == RUN_QUEUED && !start_if_ready(daemon, &views->at[i], &taken))
-            break;
+        if (views->at[i].state == RUN_QUEUED && !(is_here(&views->at[i]) && supply.room.cores_awaited))
+            start_if_ready(daemon, &views->at[i], &supply);
 }

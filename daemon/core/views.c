@@ -29,6 +29,8 @@ static void add_view(void *context, const struct run_row *row)
         .reason = string_copy(row->reason),
         .executor = executor_named(viewing->daemon, row->executor),
         .time_limit = js_real_of(js_get(resources, "time_limit"), 0),
+        .gpus = js_integer_of(js_get(resources, "gpus_per_node"), 0),
+        .memory = js_integer_of(js_get(resources, "memory"), 0),
     };
     memcpy(view->project, row->project, sizeof view->project);
     memcpy(view->name, row->name, sizeof view->name);

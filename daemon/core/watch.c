@@ -11,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The kernel has killed for want of memory since this job was handed over.
-static bool memory_evidence(const struct view *view, int64_t attempt)
+// The run's own witness, else: the kernel has killed somebody for want of memory since this job was handed over.
+static bool memory_evidence(const struct view *view, int64_t attempt, char *why, size_t size)
 {
+    enum memory_verdict verdict = memory_verdict(view->directory, attempt, why, size);
+    if (verdict != MEMORY_UNKNOWN)
+        return verdict == MEMORY_ENDED;
     char *path = run_attempt_file(view->directory, attempt, JOB_FILE);
     struct json *job = js_read_file(path, JOB_FILE_MAX, NULL);
     free(path);
@@ -177,8 +180,10 @@ void watch_run(struct daemon *daemon, const struct view *view, struct watch *wat
     stop_if_wanted(daemon, view, watch, &w, job);
     char *words = w.exit_present || w.phase == JOB_GONE ? last_words(view->directory, attempt->number) : NULL;
     w.last_words = words;
-    if (w.exit_present && w.exit_signal)
-        w.memory_evidence = memory_evidence(view, attempt->number);
+    char memory_reason[256] = "";
+    if (w.exit_present ? w.exit_code != 0 : w.phase == JOB_GONE)
+        w.memory_evidence = memory_evidence(view, attempt->number, memory_reason, sizeof memory_reason);
+    w.memory_reason = memory_reason[0] ? memory_reason : NULL;
     judge(&judgement, &w);
     if (judgement.kill)
         kill_run(view, job);

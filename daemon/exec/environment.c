@@ -28,12 +28,14 @@ static void put_variable(const char **list, size_t *count, const char *entry)
     list[(*count)++] = entry;
 }
 
-const char **job_environment(const char *const *on_top, const char *last)
+const char **job_environment(const char *const *on_top, const char *const *last)
 {
-    size_t most = 2, count = 0;
+    size_t most = 1, count = 0;
     for (char **at = environ; *at; at++)
         most++;
     for (const char *const *at = on_top; at && *at; at++)
+        most++;
+    for (const char *const *at = last; at && *at; at++)
         most++;
     const char **list = allocate(most, sizeof *list);
     for (char **at = environ; *at; at++)
@@ -41,7 +43,7 @@ const char **job_environment(const char *const *on_top, const char *last)
             put_variable(list, &count, *at);
     for (const char *const *at = on_top; at && *at; at++)
         put_variable(list, &count, *at);
-    if (last)
-        put_variable(list, &count, last);
+    for (const char *const *at = last; at && *at; at++)
+        put_variable(list, &count, *at);
     return list;
 }

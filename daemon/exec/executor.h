@@ -2,6 +2,7 @@
 // answer "unknown", and is made again in the next tick. Everything that outlives us is found again by the run's tag (its run_id), never by
 // a bare job id or pid.
 #pragma once
+#include "daemon/exec/memory.h"
 #include "schema/base/error.h"
 #include "schema/base/json.h"
 #include <stdbool.h>
@@ -34,6 +35,7 @@ struct job { // what submit needs and what poll tells
     const char *const *argv;        // NULL-terminated: the worker's command, under its launcher where it has several ranks
     const char *const *environment; // NULL-terminated NAME=VALUE, on top of the daemon's own, cleaned
     const char *const *options;     // NULL-terminated: what the scheduler is asked for (sbatch's options); NULL for an executor without one
+    int64_t memory;                 // bytes that it may use on a machine; 0: no limit
     char id[64];                    // executor's job id; empty: not known
     double started;                 // process start time that belongs to a pid; 0 where ids need none
     double ran;                     // seconds since it began to run, by a clock that nobody sets; poll's; NAN: not known
@@ -46,6 +48,7 @@ struct job { // what submit needs and what poll tells
     int signal;        // of JOB_ENDED: what ended the script; 0: none
     char nodes[256];   // where it runs or ran, in the scheduler's short form; empty: not known
     char reason[256];  // in words: why it waits, how it ended
+    char warning[256]; // submit's: what a person should know of the way it was handed over; empty: nothing
 };
 
 struct executor {
@@ -67,6 +70,8 @@ struct executor {
 // Its context is a struct local_context.
 struct local_context {
     const char *job_script; // path of job.sh
+    struct memory_place memory;
+    double looked; // steady seconds when memory was last looked at
 };
 const struct executor *executor_local(void);
 

@@ -69,6 +69,10 @@ trap 'forward USR1' USR1
 trap 'forward TERM' TERM
 trap '' HUP
 
+# The command, not this script, goes into the control group that keeps its memory: what the kernel ends there is still written down here.
+if [ -n "${SWITCHYARD_MEMORY_GROUP:-}" ]; then
+    set -- /bin/sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$SWITCHYARD_MEMORY_GROUP" "$@"
+fi
 "$@" >"$here/stdout.log" 2>"$here/stderr.log" </dev/null &
 child=$!
 [ -z "$kept" ] || kill -s "$kept" "$child" 2>/dev/null

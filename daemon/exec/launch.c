@@ -15,6 +15,7 @@ void machine_look(struct machine *machine)
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     machine->cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online > 0 ? online : 1;
     machine->root = geteuid() == 0;
+    gpus_look(&machine->gpus, "/dev", getenv(GPUS_VARIABLE));
     FILE *scope = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
     int restricted = 0;
     if (scope && fscanf(scope, "%d", &restricted) != 1)
@@ -128,6 +129,7 @@ static int launch_ranks(struct launch *launch, const struct spec *spec, const st
         launch->threads = share > 0 ? share : 1;
     launch->oversubscribed = launch->ranks * launch->threads > machine->cores;
     launch->slots = launch->oversubscribed ? machine->cores : launch->ranks * launch->threads;
+    launch->gpus = spec->resources.gpus_per_node;
     bool bound = launch->ranks > 1 && add_mpirun(launch, machine);
     for (; *words; words++)
         add_word(launch, *words);
@@ -159,6 +161,15 @@ void launch_tokenize(struct launch *launch, const struct machine *machine, const
     add_word(launch, run_directory);
     add_mpi_environment(launch, machine);
     add_thread_environment(launch, false);
+}
+
+void launch_show_gpus(struct launch *launch, const struct machine *machine)
+{
+    if (launch->held.count == 0 && machine->gpus.count == 0)
+        return;
+    char *words = gpus_text(&launch->held);
+    add_variable(launch, GPUS_VARIABLE, words);
+    free(words);
 }
 
 void launch_release(struct launch *launch)
@@ -194,6 +205,7 @@ struct json *launch_to_json(const struct launch *launch)
     js_set(json, "threads", js_integer(launch->threads));
     js_set(json, "slots", js_integer(launch->slots));
     js_set(json, "oversubscribed", js_boolean(launch->oversubscribed));
+    js_set(json, "gpus", js_integer(launch->gpus));
     return json;
 }
 
@@ -217,10 +229,13 @@ int launch_from_json(struct launch *launch, const struct json *json, struct erro
         .threads = js_integer_of(js_get(json, "threads"), 0),
         .slots = js_integer_of(js_get(json, "slots"), 0),
         .oversubscribed = js_boolean_of(js_get(json, "oversubscribed"), false),
+        .gpus = js_integer_of(js_get(json, "gpus"), 0),
     };
+    if (gpus_from_json(&launch->held, js_get(json, "gpu_devices"), err) != 0)
+        return -1;
     if (words_from_json(&launch->argv, &launch->argv_count, js_get(json, "argv")) == 0 &&
         words_from_json(&launch->environment, &launch->environment_count, js_get(json, "environment")) == 0 && launch->argv_count > 0 &&
-        launch->ranks > 0 && launch->slots > 0)
+        launch->ranks > 0 && launch->slots > 0 && launch->gpus >= 0)
         return 0;
     launch_release(launch);
     return error_set(err, "not a job description: argv, environment, ranks or slots is missing");

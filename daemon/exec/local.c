@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 enum { KILL_ROUNDS = 100, KILL_PAUSE_MS = 5, TAGGED_MAX = 4096 };
+#define MEMORY_LOOK_SECONDS 1.0
 
 // Own session, default signals, /dev/null as input; job.sh's own complaints go to submit.log in the run directory.
 static int spawn(pid_t *pid, const char **argv, const char **environment, const char *directory)
@@ -46,9 +47,25 @@ static int spawn(pid_t *pid, const char **argv, const char **environment, const 
     return fault;
 }
 
+// A group of its own where one can be made, with the limit; where none can, the run is looked at, and that is said. *group: free()d by the
+// caller, NULL: none.
+static int begin_memory(const struct local_context *local, struct job *job, char **group, struct error *err)
+{
+    struct error fault = {0};
+    *group = memory_group_make(&local->memory, job->tag, job->memory, &fault);
+    if (!*group && job->memory > 0)
+        snprintf(job->warning, sizeof job->warning, "resources.memory is looked at once a second, not kept by the kernel: %.160s", fault.text);
+    return memory_watch_begin(job->directory, *group, job->memory, err);
+}
+
 static int local_submit(void *context, struct job *job, struct error *err)
 {
     const struct local_context *local = context;
+    char *group = NULL;
+    if (begin_memory(local, job, &group, err) != 0) {
+        free(group);
+        return -1;
+    }
     size_t words = 0;
     while (job->argv[words])
         words++;
@@ -57,13 +74,15 @@ static int local_submit(void *context, struct job *job, struct error *err)
     memcpy(argv, head, sizeof head);
     for (size_t i = 0; i < words; i++)
         argv[4 + i] = job->argv[i];
-    char *tag = string_format(TAG_VARIABLE "=%s", job->tag);
-    const char **environment = job_environment((const char *const *)job->environment, tag);
+    char *tag = string_format(TAG_VARIABLE "=%s", job->tag), *into = group ? string_format(GROUP_VARIABLE "=%s", group) : NULL;
+    const char **environment = job_environment(job->environment, (const char *const[]){tag, into, NULL});
     pid_t pid = 0;
     int fault = spawn(&pid, argv, environment, job->directory);
     free(environment);
+    free(into);
     free(tag);
     free(argv);
+    free(group);
     if (fault) {
         errno = fault;
         return error_errno(err, "cannot start a job in %s", job->directory);
@@ -83,47 +102,6 @@ static bool is_leader_alive(const struct job *job)
     if (started <= 0 || (job->started > 0 && job->started != started))
         return false;
     return process_has_tag(pid, job->tag, NULL) || (job->started > 0 && process_in_exec(pid));
-}
-
-struct poll_scan {
-    struct job *jobs;
-    size_t count;
-};
-
-static void mark_alive(void *context, pid_t pid, const char *tag)
-{
-    struct poll_scan *scan = context;
-    for (size_t i = 0; i < scan->count; i++)
-        if (scan->jobs[i].phase != JOB_RUNNING && strcmp(scan->jobs[i].tag, tag) == 0) {
-            scan->jobs[i].phase = JOB_RUNNING;
-            snprintf(scan->jobs[i].reason, sizeof scan->jobs[i].reason, "job.sh is gone, process %d of the run is alive", (int)pid);
-        }
-}
-
-static int local_poll(void *context, struct job *jobs, size_t count, struct error *err)
-{
-    (void)context;
-    (void)err;
-    bool scan_needed = false;
-    for (size_t i = 0; i < count; i++) {
-        pid_t pid = (pid_t)strtol(jobs[i].id, NULL, 10);
-        if (pid > 0)
-            waitpid(pid, NULL, WNOHANG); // ours since this daemon started it: no zombie stays; a no-op for any other process
-        jobs[i].reason[0] = 0;
-        jobs[i].asked = clock_steady();
-        jobs[i].phase = is_leader_alive(&jobs[i]) ? JOB_RUNNING : JOB_GONE;
-        jobs[i].ran = jobs[i].phase == JOB_RUNNING && jobs[i].started > 0 ? process_age(jobs[i].started) : NAN;
-        if (jobs[i].phase == JOB_GONE) {
-            if (pid > 0)
-                waitpid(pid, NULL, WNOHANG); // it may have ended since the line above
-            scan_needed = true;
-            snprintf(jobs[i].reason, sizeof jobs[i].reason, "no process of the run is alive");
-        }
-    }
-    struct poll_scan scan = {jobs, count};
-    if (scan_needed)
-        process_each_tagged(mark_alive, &scan);
-    return 0;
 }
 
 struct tagged {
@@ -153,6 +131,126 @@ static bool is_listed(const struct tagged *list, pid_t pid)
         if (list->pids[i] == pid)
             return true;
     return false;
+}
+
+// ---- memory, where the kernel does not keep the limit ----
+
+struct memory_look {
+    struct job **jobs;
+    int64_t *used;
+    size_t count;
+};
+
+static void add_memory(void *context, pid_t pid, const char *tag)
+{
+    struct memory_look *look = context;
+    for (size_t i = 0; i < look->count; i++)
+        if (strcmp(look->jobs[i]->tag, tag) == 0)
+            look->used[i] += memory_of_process(pid);
+}
+
+// All but job.sh, which writes the exit record. What it finds is written down first: the kill must not be taken for somebody else's.
+static void end_for_memory(const struct job *job, int64_t used)
+{
+    int64_t attempt = run_last_attempt(job->directory);
+    if (attempt == 0 || memory_watch_exceeded(job->directory, attempt, used, job->memory, NULL) != 0)
+        return; // looked at again in a second
+    pid_t leader = (pid_t)strtol(job->id, NULL, 10);
+    struct tagged *list = tagged_new(job->tag);
+    for (size_t i = 0; i < list->count; i++)
+        if (list->pids[i] != leader)
+            process_signal_tagged(list->pids[i], job->tag, SIGKILL);
+    free(list);
+}
+
+static bool is_looked_at(const struct job *job)
+{
+    if (job->memory <= 0 || job->phase != JOB_RUNNING)
+        return false;
+    char *group = memory_watch_group(job->directory);
+    bool kept = group != NULL;
+    free(group);
+    return !kept;
+}
+
+static void look_at_memory(struct local_context *local, struct job *jobs, size_t count)
+{
+    double now = clock_steady();
+    if (now - local->looked < MEMORY_LOOK_SECONDS)
+        return;
+    local->looked = now;
+    struct memory_look look = {allocate(count + 1, sizeof *look.jobs), allocate(count + 1, sizeof *look.used), 0};
+    for (size_t i = 0; i < count; i++)
+        if (is_looked_at(&jobs[i]))
+            look.jobs[look.count++] = &jobs[i];
+    if (look.count)
+        process_each_tagged(add_memory, &look);
+    for (size_t i = 0; i < look.count; i++)
+        if (look.used[i] > look.jobs[i]->memory)
+            end_for_memory(look.jobs[i], look.used[i]);
+    free(look.jobs);
+    free(look.used);
+}
+
+// ---- asked once a tick ----
+
+struct poll_scan {
+    struct job *jobs;
+    bool *led; // job.sh is alive
+    size_t count;
+};
+
+static void mark_alive(void *context, pid_t pid, const char *tag)
+{
+    struct poll_scan *scan = context;
+    for (size_t i = 0; i < scan->count; i++) {
+        struct job *job = &scan->jobs[i];
+        if (scan->led[i] || strcmp(job->tag, tag) != 0)
+            continue;
+        double age = process_age(process_started(pid, NULL));
+        if (job->phase != JOB_RUNNING || age > job->ran) // its oldest process is nearly as old as job.sh was
+            job->ran = age;
+        job->phase = JOB_RUNNING;
+        snprintf(job->reason, sizeof job->reason, "job.sh is gone, process %d of the run is alive", (int)pid);
+    }
+}
+
+// What one look at its leader tells. True: job.sh is alive.
+static bool look_at_leader(struct job *job)
+{
+    pid_t pid = (pid_t)strtol(job->id, NULL, 10);
+    if (pid > 0)
+        waitpid(pid, NULL, WNOHANG); // ours since this daemon started it: no zombie stays; a no-op for any other process
+    job->reason[0] = 0;
+    job->asked = clock_steady();
+    bool alive = is_leader_alive(job);
+    job->phase = alive ? JOB_RUNNING : JOB_GONE;
+    job->ran = alive && job->started > 0 ? process_age(job->started) : NAN;
+    if (!alive) {
+        if (pid > 0)
+            waitpid(pid, NULL, WNOHANG); // it may have ended since the line above
+        snprintf(job->reason, sizeof job->reason, "no process of the run is alive");
+    }
+    return alive;
+}
+
+static int local_poll(void *context, struct job *jobs, size_t count, struct error *err)
+{
+    (void)err;
+    bool scan_needed = false;
+    struct poll_scan scan = {jobs, allocate(count + 1, sizeof(bool)), count};
+    for (size_t i = 0; i < count; i++) {
+        scan.led[i] = look_at_leader(&jobs[i]);
+        scan_needed |= !scan.led[i];
+    }
+    if (scan_needed)
+        process_each_tagged(mark_alive, &scan);
+    free(scan.led);
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].phase == JOB_GONE)
+            memory_watch_end(jobs[i].directory, run_last_attempt(jobs[i].directory));
+    look_at_memory(context, jobs, count);
+    return 0;
 }
 
 // The stop file is the request; the signal only shortens the wait. It goes to the command that job.sh started (mpirun, or the one

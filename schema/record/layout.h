@@ -9,6 +9,7 @@
 #define HEARTBEAT_FILE "heartbeat.json"
 #define EXIT_FILE "exit.json"
 #define JOB_FILE "job.json"
+#define MEMORY_FILE "memory.json"
 #define COMPLETE_FILE "complete.json"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_STOPPED = 75 }; // worker exit codes

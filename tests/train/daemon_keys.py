@@ -20,7 +20,7 @@ with Home() as home:
     home.spec()
     (home.work / "other.txt").write_text(corpus(300))
     (home.work / "text.jsonl").write_text("".join(json.dumps({"text": f"a {i} " * 40, "body": f"b {i} " * 40}) + "\n" for i in range(99)))
-    home.serve()
+    home.serve("--gpus", "2")
 
     def submit(name, text=SPEC, *options, states=("succeeded",)):
         """The document of a submitted run that came to one of these states."""
@@ -59,6 +59,10 @@ with Home() as home:
     told("environment.variables", "the job's environment", "A_WORD=a word" in sets("variables", "environment.variables={A_WORD: a word}")[1]["environment"], True)
     _, _, slow = sets("limit", "training.iterations=1000000", "resources.time_limit=2s", states=("timed_out", "succeeded", "failed"))
     told("resources.time_limit", "ends the run", slow["state"], "timed_out")
+    _, job, _ = sets("gpu", "resources.gpus_per_node=2", "resources.ranks_per_node=1")
+    told("resources.gpus_per_node", "so many of the machine's", job["gpu_devices"], ["0", "1"])
+    _, _, large = sets("memory", "training.iterations=1000000", "resources.memory=1MiB", states=("out_of_memory", "succeeded", "failed"))
+    told("resources.memory", "more ends the run", large["state"], "out_of_memory")
     refusal = home.cli("validate", home.spec(SPEC, "memory.yaml"), "--set", "resources.gpus_per_node=1", "--set", "resources.gpu_memory=100kB", code=2)
     told("resources.gpu_memory", "less than the model needs is refused", "gpu_memory" in refusal.stderr + refusal.stdout, True)
 

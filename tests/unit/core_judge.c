@@ -84,14 +84,14 @@ static void check_end(const struct witnesses *w, const struct judgement *j)
     if (j->to == RUN_SUCCEEDED)
         assert_true(done_before(w) || code_0);
     if (j->to == RUN_LOST)
-        assert_true(!w->cancel_requested && !w->over_time &&
+        assert_true(!w->memory_reason && !w->cancel_requested && !w->over_time &&
                     ((everybody_silent(w) && j->kill) || (scheduler_ended && (w->end == END_NODE_FAILED || w->end == END_PREEMPTED))));
     if (j->to == RUN_CANCELLED)
         assert_true(w->cancel_requested || (scheduler_ended && w->end == END_CANCELLED && !w->killed));
     if (j->to == RUN_TIMED_OUT)
         assert_true(!w->cancel_requested && (w->over_time || (scheduler_ended && w->end == END_TIME_LIMIT)));
     if (j->to == RUN_OUT_OF_MEMORY)
-        assert_true((scheduler_ended && w->end == END_OUT_OF_MEMORY) || (w->memory_evidence && (w->exit_signal == 9 || w->job_signal == 9)));
+        assert_true((scheduler_ended && w->end == END_OUT_OF_MEMORY) || (w->memory_evidence && (w->exit_signal == 9 || w->job_signal == 9 || w->memory_reason)));
     bool saved = (w->exit_present ? w->exit_code == EXIT_STOPPED : worker_said(w) ? w->end_code == EXIT_STOPPED : w->job_code == EXIT_STOPPED);
     if (j->requeue)
         assert_true(!w->cancel_requested && (forgotten(w) || (!w->over_time && saved)));
@@ -142,6 +142,7 @@ static void combine_flags(struct witnesses *w)
         w->killed = flags & 32;
         w->over_time = flags & 64;
         w->memory_evidence = flags & 128;
+        w->memory_reason = !w->queues && w->memory_evidence && w->killed ? "its limit" : NULL;
         check(w);
     }
 }
@@ -295,6 +296,9 @@ static const struct row scheduler[] = {
     {"warned of the time limit, saved", {.state = RUN_RUNNING, TOLD(END_FAILED), .job_code = 75, BEGAN, EXIT(75, 0)}, RUN_QUEUED, 0, 1, "to be continued", 0, 0, NULL},
     {"time limit, saved", {.state = RUN_RUNNING, TOLD(END_TIME_LIMIT), BEGAN, EXIT(75, 0)}, RUN_QUEUED, 0, 1, "to be continued", 0, 0, NULL},
     {"time limit", {.state = RUN_RUNNING, TOLD(END_TIME_LIMIT), BEGAN, .heartbeat_age = 30}, RUN_TIMED_OUT, 0, 0, "time limit", 0, CAUSE_TIMED_OUT, "scheduler"},
+    {"its own witness says so, whatever mpirun made of it", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 1, .records_complete = true, .memory_evidence = true, .memory_reason = "its limit is 1 GiB"}, RUN_OUT_OF_MEMORY, 0, 0, "its limit is 1", 0, CAUSE_OUT_OF_MEMORY, "exit record"},
+    {"somebody on the machine was, and this one failed otherwise", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 1, .records_complete = true, .memory_evidence = true}, RUN_FAILED, 0, 0, "exit code 1", 0, CAUSE_FAILED, NULL},
+    {"its own witness, and job.sh is gone too", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 61, .unseen_for = 61, .started = true, .records_complete = true, .heartbeat_age = 63, .memory_evidence = true, .memory_reason = "its limit is 1 GiB"}, RUN_OUT_OF_MEMORY, 1, 0, "its limit is 1", 0, CAUSE_OUT_OF_MEMORY, "scheduler"},
     {"out of memory", {.state = RUN_RUNNING, TOLD(END_OUT_OF_MEMORY), BEGAN, EXIT(137, 9)}, RUN_OUT_OF_MEMORY, 0, 0, "out of memory", 0, CAUSE_OUT_OF_MEMORY, "scheduler"},
     {"node failed", {.state = RUN_RUNNING, .phase = JOB_ENDED, .end = END_NODE_FAILED, .gone_for = 61, BEGAN, .heartbeat_age = 90, .nodes = "n1"}, RUN_LOST, 0, 0, "n1", 0, CAUSE_NODE_FAILED, "scheduler"},
     {"node failed for the scheduler alone", {.state = RUN_RUNNING, TOLD(END_NODE_FAILED), BEGAN, .heartbeat_age = 20}, RUN_FINISHING, 0, 0, "awaited", 0, 0, NULL},

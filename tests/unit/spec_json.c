@@ -188,7 +188,7 @@ static void test_unrunnable_keys(void **state)
     static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x", "environment.modules=[a]",
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "resources.nodes=2",
-        "resources.device=cuda", "resources.memory=1GB", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",
+        "resources.device=cuda", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",
         "model.moe={experts: 4, dispatcher: flex}",
         "training.gpu_sniff_test_interval=20", "data.tokenize.tasks=100", "data.tokenize.sampling_rate=7.4%",
         "data.tokenize.document_limit=1000", "data.tokenize.cpus_per_task=12", "data.tokenize.memory_per_task=24GB",
