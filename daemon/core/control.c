@@ -64,6 +64,8 @@ static int retry(struct daemon *daemon, const struct run_row *row, struct error 
         if (status != 0)
             return -1;
     }
+    if (state_set_retry(daemon->state, row->id, 0, 0, row->excluded, err) != 0)
+        return -1;
     char reason[128];
     snprintf(reason, sizeof reason, "retry requested: attempt %lld goes on from the last complete checkpoint", (long long)row->attempt + 1);
     return core_change(daemon, row->id, RUN_QUEUED, reason, "user", err);

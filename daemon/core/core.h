@@ -6,6 +6,7 @@
 #pragma once
 #include "daemon/core/daemon.h"
 #include "daemon/core/judge.h"
+#include "daemon/core/retries.h"
 #include "daemon/exec/executor.h"
 #include "daemon/exec/launch.h"
 #include "daemon/store/series.h"
@@ -17,10 +18,13 @@
 enum {
     RUNS_ALIVE_MAX = 100000,
     EXECUTORS_MAX = 4,
+    WATCH_BUCKETS = 1024,
+    HANDOVERS_MAX = 16, // runs on their way to a scheduler at a time: the others stay in our queue
     SPEC_TEXT_MAX = 16 << 20,
     JOB_FILE_MAX = 4 << 20,
     TICK_BUSY_MS = 200, // while something runs
     TICK_BEHIND_MS = 5,
+    TICK_QUEUED_MS = 1000, // while all that there is waits or runs elsewhere
     TICK_IDLE_MS = 2000,
     INGEST_LINES = 2000,    // of one run in one tick
     INGEST_BYTES = 2 << 20, // about: one run in one tick
@@ -29,19 +33,37 @@ enum {
 #define INGEST_SECONDS 0.1 // about: one run in one tick
 #define CANCEL_GRACE 10.0  // seconds between asking a job to stop and killing it
 #define TIME_LIMIT_GRACE 30.0
+#define SCHEDULER_GRACE 60.0 // for a scheduler's job whose spec does not say
 #define BEAT_SAME 1e-3 // heartbeats whose times differ by less are one and the same
+#define REASON_PAUSE 60.0 // a run in a scheduler's queue: changes of its reason within so many seconds of the last are no events
+
+// What of a run's spec the tick acts on; it never changes but when a person retries.
+struct facts {
+    double time_limit; // seconds; 0: none
+    double grace;      // seconds that a scheduler's job gets to save
+    int64_t gpus;      // of a node
+    int64_t memory;    // bytes of a node; 0: no limit
+    struct retry_policy retry;
+};
 
 // What the tick remembers of a run that is alive. Everything in it can be found again: it starts anew with the daemon.
 struct watch {
     int64_t run;
     int64_t attempt;                                      // the attempt that these times are about
     double gone_since, seen, exit_seen_since, stop_asked; // steady seconds; 0: not
+    double directory_seen;                                // when the attempt's directory was first seen
+    double reason_said;                                   // when a change of reason alone was last an event
     double beat, beat_seen;                               // the last heartbeat's own time; when it was seen (steady)
     bool announced;                                       // in Trackio
     int64_t ingest_attempt;                               // first attempt whose records may still grow
     int64_t malformed_attempt;                            // attempt for which the one event about malformed lines has been made
     int64_t end_attempt, end_code;                        // the worker's own end record
     bool trackio_waits;                                   // the event about it has been made
+    bool done_before;                                     // an earlier attempt ended with code 0
+    bool killed;                                          // what was left of this attempt was killed, without a cancel
+    bool handing;                                         // on its way to the executor: submit has been called
+    double expected_start;                                // as the scheduler says, wall seconds; 0: it does not. Written under the lock
+    struct facts facts;
     bool used;                                            // in this tick
     struct watch *next;
 };
@@ -50,6 +72,7 @@ struct watch {
 struct executor_use {
     const struct executor *calls;
     void *context;
+    bool queues; // jobs wait in its own queue and take none of this machine's cores; it may start them again by itself
 };
 
 struct daemon {
@@ -69,8 +92,9 @@ struct daemon {
     struct trackio *writer; // the tick thread's
     struct trackio *reader; // under lock
     struct series *series;
-    struct watch *watches; // the tick thread's
-    bool behind;           // this tick left records for the next one: it comes at once; the tick thread's
+    struct watch *watches[WATCH_BUCKETS]; // by run; found by the tick thread, or under the lock
+    bool behind;                          // this tick left records for the next one: it comes at once; the tick thread's
+    size_t handovers;                     // runs on their way to a scheduler; the tick thread's
 };
 
 // What a tick needs to know of one run, copied so that it can be used without the lock.
@@ -81,10 +105,10 @@ struct view {
     bool cancel_requested;
     char project[65], name[65], run_id[33], kind[16];
     const struct executor_use *executor;
-    char *directory, *dataset_key, *reason;
-    double time_limit; // seconds; 0: none
-    int64_t gpus;      // of a node
-    int64_t memory;    // bytes of a node; 0: no limit
+    char *directory, *dataset_key, *reason, *excluded;
+    int64_t retries;
+    double retry_at;
+    struct watch *watch;
 };
 
 // views.c
@@ -94,8 +118,8 @@ struct views {
 };
 int views_load(struct daemon *daemon, struct views *views, struct error *err); // all alive runs, oldest first; takes the lock itself
 void views_release(struct views *views);
-struct watch *watch_of(struct daemon *daemon, const struct view *view);
-void watches_sweep(struct daemon *daemon); // forgets those that this tick did not use
+struct watch *watch_find(struct daemon *daemon, int64_t run); // NULL if nobody watches it; under the lock, or by the tick thread
+void watches_sweep(struct daemon *daemon);                    // forgets those that this tick did not use
 
 // executors.c: which executors there are, and a run's own; NULL for a name that this build does not know.
 void executors_open(struct daemon *daemon);
@@ -117,8 +141,14 @@ int job_load(struct daemon *daemon, const struct view *view, struct launch *laun
 
 int64_t memory_kills(void);
 
+// attempts.c: a run's attempts as rows. The row of this attempt, made if a job claimed it by itself: it keeps its predecessor's job, and
+// whatever came before it is over. 0 or -1. Takes the lock itself.
+int attempt_of(struct daemon *daemon, const struct view *view, int64_t number, struct attempt_row *attempt);
+// The newest one: that the daemon knows of, or that is in the run's directory.
+int attempt_last(struct daemon *daemon, const struct view *view, struct attempt_row *attempt);
+
 // ingest.c: true when every line of the run's records is in the store. over: nothing will be written any more.
-bool ingest_run(struct daemon *daemon, const struct view *view, struct watch *watch, bool over);
+bool ingest_run(struct daemon *daemon, const struct view *view, bool over);
 // supersede.c: an attempt starts that resumes from an earlier step: rows from first_step on leave Trackio and the series. 0, 1 later, -1.
 int supersede(struct daemon *daemon, const struct view *view, int64_t attempt, int64_t first_step, struct error *err);
 // notes.c: one record line of ours into notes and events. Under the lock, inside a transaction.
@@ -126,7 +156,7 @@ int store_line(
     struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct json *line, struct error *err);
 
 // watch.c: witnesses → judgement → state, stopping and killing, for one run that has a job. attempt is the row of its last attempt.
-void watch_run(struct daemon *daemon, const struct view *view, struct watch *watch, struct attempt_row *attempt, struct job *job);
+void watch_run(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, struct job *job);
 
 // words.c: the last lines of a log that say something (mpirun's own banners left out). free()
 char *last_words(const char *run_directory, int64_t attempt);

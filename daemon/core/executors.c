@@ -8,7 +8,7 @@ void executors_open(struct daemon *daemon)
 {
     daemon->local = (struct local_context){.job_script = daemon->job_script};
     memory_place_find(&daemon->local.memory, "/proc/self/mountinfo", "/proc/self/cgroup");
-    daemon->executors[daemon->executor_count++] = (struct executor_use){executor_local(), &daemon->local};
+    daemon->executors[daemon->executor_count++] = (struct executor_use){executor_local(), &daemon->local, false};
 }
 
 const struct executor_use *executor_named(const struct daemon *daemon, const char *name)
@@ -21,7 +21,7 @@ const struct executor_use *executor_named(const struct daemon *daemon, const cha
 
 struct job job_of(const struct view *view)
 {
-    struct job job = {.directory = view->directory, .code = -1, .memory = view->memory};
+    struct job job = {.directory = view->directory, .code = -1, .memory = view->watch->facts.memory};
     memcpy(job.tag, view->run_id, sizeof job.tag);
     return job;
 }

@@ -282,8 +282,29 @@ static void announce(struct daemon *daemon, const struct view *view, struct watc
     run_row_release(&row);
 }
 
-bool ingest_run(struct daemon *daemon, const struct view *view, struct watch *watch, bool over)
+// An attempt that nobody watches any more is over by its own end record, if it left no other.
+static void settle_code(struct daemon *daemon, const struct view *view, int64_t number)
 {
+    struct attempt_row attempt;
+    struct error err = {0};
+    if (view->watch->end_attempt != number)
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    int status = state_get_attempt(daemon->state, view->id, number, &attempt, &err);
+    if (status == 0) {
+        bool known = attempt.ended == 0 || attempt.code >= 0;
+        attempt.code = known ? attempt.code : view->watch->end_code;
+        status = known ? 0 : state_put_attempt(daemon->state, &attempt, &err);
+        attempt_row_release(&attempt);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    if (status < 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+}
+
+bool ingest_run(struct daemon *daemon, const struct view *view, bool over)
+{
+    struct watch *watch = view->watch;
     int64_t last = run_last_attempt(view->directory);
     if (last == 0)
         return true;
@@ -293,19 +314,14 @@ bool ingest_run(struct daemon *daemon, const struct view *view, struct watch *wa
         return false;
     for (int64_t number = watch->ingest_attempt; number <= last; number++) {
         struct attempt_row attempt;
-        struct error err = {0};
-        pthread_mutex_lock(&daemon->lock);
-        int found = state_get_attempt(daemon->state, view->id, number, &attempt, &err);
-        pthread_mutex_unlock(&daemon->lock);
-        if (found < 0)
+        if (attempt_of(daemon, view, number, &attempt) != 0)
             return false;
-        if (found == 1)
-            attempt = (struct attempt_row){
-                .run = view->id, .number = number, .state = string_copy("running"), .started = clock_wall(), .code = -1};
         bool complete = ingest_attempt(daemon, view, watch, &attempt, over || number < last);
         attempt_row_release(&attempt);
         if (!complete)
             return false;
+        if (number < last)
+            settle_code(daemon, view, number);
         watch->ingest_attempt = number;
     }
     return true;

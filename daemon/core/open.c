@@ -196,11 +196,9 @@ void daemon_wait(struct daemon *daemon, int timeout_ms)
 
 void daemon_health(struct daemon *daemon, struct answer *answer)
 {
-    struct views views;
-    if (views_load(daemon, &views, &answer->error) != 0) {
-        answer->status = 500;
-        return;
-    }
+    pthread_mutex_lock(&daemon->lock);
+    int64_t alive = state_count_alive(daemon->state);
+    pthread_mutex_unlock(&daemon->lock);
     struct json *body = js_object();
     js_set(body, "version", js_string(SWITCHYARD_VERSION));
     js_set(body, "pid", js_integer(getpid()));
@@ -209,8 +207,7 @@ void daemon_health(struct daemon *daemon, struct answer *answer)
     js_set(body, "trackio", js_string(daemon->trackio_path));
     js_set(body, "cores", js_integer(daemon->machine.cores));
     js_set(body, "gpus", js_integer((int64_t)daemon->machine.gpus.count));
-    js_set(body, "runs_alive", js_integer((int64_t)views.count));
-    views_release(&views);
+    js_set(body, "runs_alive", js_integer(alive));
     answer->status = 200;
     answer->body = body;
 }

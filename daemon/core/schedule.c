@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NEEDS_MAX = 256 };
-
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err)
 {
     (void)daemon;
@@ -43,29 +41,17 @@ enum readiness { READY, WAITS, NEVER };
 // Under the lock. reason says which need did not succeed (NEVER), or is waited for (WAITS).
 static enum readiness look_at_needs(struct daemon *daemon, const struct view *view, char *reason, size_t size)
 {
-    int64_t needed[NEEDS_MAX];
-    size_t count = 0;
+    struct needed_run needed;
     struct error err = {0};
-    if (state_needs(daemon->state, view->id, needed, NEEDS_MAX, &count, &err) != 0) {
+    int open = state_need_open(daemon->state, view->id, &needed, &err);
+    if (open < 0)
         snprintf(reason, size, "%.500s", err.text);
-        return WAITS;
-    }
-    enum readiness ready = READY;
-    for (size_t i = 0; i < count && ready != NEVER; i++) {
-        struct run_row row;
-        if (state_get_run(daemon->state, needed[i], &row, &err) != 0)
-            continue;
-        if (run_state_ended(row.state) && row.state != RUN_SUCCEEDED) {
-            snprintf(reason, size, "needs %s/%s, which %s%s: %s", row.project, row.name, row.state == RUN_FAILED ? "" : "was ",
-                run_state_name(row.state), row.reason ? row.reason : "no reason known");
-            ready = NEVER;
-        } else if (row.state != RUN_SUCCEEDED && ready == READY) {
-            snprintf(reason, size, "waits for %s/%s", row.project, row.name);
-            ready = WAITS;
-        }
-        run_row_release(&row);
-    }
-    return ready;
+    else if (open == 0 && run_state_ended(needed.state))
+        snprintf(reason, size, "needs %s/%s, which %s%s: %s", needed.project, needed.name, needed.state == RUN_FAILED ? "" : "was ",
+            run_state_name(needed.state), needed.reason[0] ? needed.reason : "no reason known");
+    else if (open == 0)
+        snprintf(reason, size, "waits for %s/%s", needed.project, needed.name);
+    return open == 1 ? READY : open == 0 && run_state_ended(needed.state) ? NEVER : WAITS;
 }
 
 // ---- starting ----
@@ -110,6 +96,20 @@ static int write_job_file(const struct view *view, struct json *job, int64_t att
     return status;
 }
 
+// It could not be handed over: the attempt is over before it began.
+static void fail_attempt(struct daemon *daemon, const struct view *view, const struct attempt_row *intent, const char *reason)
+{
+    struct attempt_row attempt = *intent;
+    struct error err = {0};
+    attempt.state = (char *)(uintptr_t)run_state_name(RUN_FAILED);
+    attempt.ended = clock_wall();
+    pthread_mutex_lock(&daemon->lock);
+    if (state_put_attempt(daemon->state, &attempt, &err) != 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+    pthread_mutex_unlock(&daemon->lock);
+    fail_run(daemon, view, reason);
+}
+
 static void note_job(struct daemon *daemon, const struct view *view, const struct attempt_row *intent, const struct job *job)
 {
     struct attempt_row attempt = *intent;
@@ -129,36 +129,77 @@ static void warn_run(struct daemon *daemon, const struct view *view, const char 
     pthread_mutex_unlock(&daemon->lock);
 }
 
-// The second half of a start, and all that is left to do after a crash in between: a stored intent without a job.
-void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt)
+// A job of this attempt's own, that a daemon before us handed over: not one of an earlier attempt, which is over.
+static bool is_handed_over(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, const struct job *job)
+{
+    struct attempt_row before;
+    bool earlier = false;
+    if (job->phase == JOB_GONE)
+        return false;
+    pthread_mutex_lock(&daemon->lock);
+    if (job->phase == JOB_ENDED && attempt->number > 1 &&
+        state_get_attempt(daemon->state, view->id, attempt->number - 1, &before, NULL) == 0) {
+        earlier = before.job && strcmp(before.job, job->id) == 0;
+        attempt_row_release(&before);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    return !earlier;
+}
+
+// Looks for what was handed over already. True when there is nothing, and the job may be handed over now.
+static bool nothing_handed_over(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, struct job *job)
 {
     const struct executor_use *executor = view->executor;
     struct error err = {0};
-    struct job job = job_of(view);
-    if (executor->calls->find(executor->context, &job, &err) != 0 || job.phase == JOB_UNKNOWN)
-        return; // looked at again in the next tick
+    if (executor->calls->find(executor->context, job, &err) != 0 || job->phase == JOB_UNKNOWN)
+        return false; // looked at again in the next tick
     char *claimed = run_attempt_directory(view->directory, attempt->number);
     bool taken = file_exists(claimed); // it was started, and may be over already: its exit record will tell
     free(claimed);
-    if (job.phase != JOB_GONE || taken) {
-        if (!job.id[0])
-            strcpy(job.id, "0");
-        note_job(daemon, view, attempt, &job);
-        return;
+    if (taken || is_handed_over(daemon, view, attempt, job)) {
+        if (!job->id[0])
+            strcpy(job->id, "0");
+        note_job(daemon, view, attempt, job);
+        return false;
     }
+    if (view->cancel_requested) {
+        pthread_mutex_lock(&daemon->lock);
+        if (core_change(daemon, view->id, RUN_CANCELLED, "cancelled before it was handed over", "daemon", &err) != 0)
+            core_log("%s/%s: %s", view->project, view->name, err.text);
+        pthread_mutex_unlock(&daemon->lock);
+        return false;
+    }
+    return true;
+}
+
+// The second half of a start, and all that is left to do after a crash in between: a stored intent without a job. Called in each tick
+// until it is decided.
+void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt)
+{
+    const struct executor_use *executor = view->executor;
+    struct watch *watch = view->watch;
+    struct error err = {0};
+    struct job job = job_of(view);
+    if (!watch->handing && !nothing_handed_over(daemon, view, attempt, &job))
+        return;
     struct launch launch;
     struct json *description = NULL;
     if (job_load(daemon, view, &launch, &description, &err) != 0) {
-        fail_run(daemon, view, err.text);
+        fail_attempt(daemon, view, attempt, err.text);
         return;
     }
     if (executor->calls == executor_local())
         launch_show_gpus(&launch, &daemon->machine);
     job.argv = (const char *const *)launch.argv;
     job.environment = (const char *const *)launch.environment;
-    if (write_job_file(view, description, attempt->number, &err) != 0 || executor->calls->submit(executor->context, &job, &err) != 0)
-        fail_run(daemon, view, err.text);
-    else if (job.phase != JOB_UNKNOWN)
+    int status = watch->handing ? 0 : write_job_file(view, description, attempt->number, &err);
+    watch->handing = status == 0;
+    if (status == 0)
+        status = executor->calls->submit(executor->context, &job, &err);
+    watch->handing = status == 0 && job.phase == JOB_UNKNOWN;
+    if (status != 0)
+        fail_attempt(daemon, view, attempt, err.text);
+    else if (!watch->handing)
         note_job(daemon, view, attempt, &job);
     if (job.warning[0])
         warn_run(daemon, view, job.warning);
@@ -198,6 +239,7 @@ static void start(struct daemon *daemon, const struct view *view, const struct l
 {
     struct error err = {0};
     struct job leftovers = job_of(view);
+    daemon->handovers += view->executor->queues;
     int left = view->executor->calls->kill(view->executor->context, &leftovers, &err);
     if (left < 0)
         core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);
@@ -206,8 +248,9 @@ static void start(struct daemon *daemon, const struct view *view, const struct l
     char *stop = path_join(view->directory, STOP_FILE);
     unlink(stop);
     free(stop);
+    // The number that the job will claim: a row whose job never began is used again.
     struct attempt_row attempt = {.run = view->id, .number = run_last_attempt(view->directory) + 1, .started = clock_wall(), .code = -1};
-    if (attempt.number <= view->attempt)
+    if (attempt.number < view->attempt)
         attempt.number = view->attempt + 1;
     attempt.state = string_copy("submitted");
     // Written down before the intent: whoever finds the intent knows which GPUs are this run's.
@@ -278,10 +321,17 @@ static void say_waits(struct daemon *daemon, const struct view *view, enum place
 {
     char reason[256];
     if (place == PLACE_GPUS)
-        snprintf(reason, sizeof reason, "waits for %lld of this machine's %zu GPUs", (long long)view->gpus, daemon->machine.gpus.count);
+        snprintf(reason, sizeof reason, "waits for %lld of this machine's %zu GPUs", (long long)view->watch->facts.gpus, daemon->machine.gpus.count);
     else
         snprintf(reason, sizeof reason, "waits for %lld of this machine's %lld cores", (long long)cores, (long long)daemon->machine.cores);
     say_why(daemon, view, reason);
+}
+
+// Waits before a retry. A clock that was set meanwhile keeps nobody waiting for longer than the longest pause.
+static bool is_paused(const struct view *view)
+{
+    double left = view->retry_at - clock_wall();
+    return left > 0 && left <= RETRY_DELAY_MAX;
 }
 
 static void start_if_room(struct daemon *daemon, const struct view *view, struct supply *supply)
@@ -310,6 +360,8 @@ static void start_if_ready(struct daemon *daemon, const struct view *view, struc
 {
     char reason[1024] = "its executor is not one of this build's";
     enum readiness ready = NEVER;
+    if (is_paused(view))
+        return;
     pthread_mutex_lock(&daemon->lock);
     if (view->executor)
         ready = look_at_needs(daemon, view, reason, sizeof reason);
@@ -318,7 +370,9 @@ static void start_if_ready(struct daemon *daemon, const struct view *view, struc
         fail_run(daemon, view, reason);
     else if (ready == WAITS)
         say_why(daemon, view, reason);
-    else if (is_here(view) && supply->room.gpus_awaited && view->gpus > 0)
+    else if (view->executor->queues && daemon->handovers >= HANDOVERS_MAX)
+        return; // its description is not read before it is its turn
+    else if (is_here(view) && supply->room.gpus_awaited && view->watch->facts.gpus > 0)
         say_waits(daemon, view, PLACE_GPUS, 0); // known without its description, which a long queue need not read in each round
     else
         start_if_room(daemon, view, supply);

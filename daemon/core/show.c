@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NEEDS_MAX = 256, EVENTS_SHOWN = 1000, ATTEMPTS_MAX = 10000 };
+enum { NEEDS_MAX = 256, EVENTS_SHOWN = 1000 };
 
 static struct json *needs_json(struct daemon *daemon, const struct run_row *row)
 {
@@ -38,31 +38,6 @@ static struct json *needs_json(struct daemon *daemon, const struct run_row *row)
     return list;
 }
 
-// The exit code that an attempt left behind, in its exit record or in the worker's own end; -1: none.
-static int64_t code_left(struct daemon *daemon, const struct run_row *row, int64_t number)
-{
-    struct exit_record end;
-    char *path = run_attempt_file(row->directory, number, EXIT_FILE);
-    int64_t code = exit_record_read(&end, path, NULL) == 0 ? end.code : -1;
-    free(path);
-    if (code >= 0)
-        return code;
-    struct json *ends = state_notes(daemon->state, row->id, "end", -1, ATTEMPTS_MAX, NULL);
-    for (size_t i = 0; i < js_count(ends); i++)
-        if (js_integer_of(js_get(js_at(ends, i), "attempt"), 0) == number)
-            code = js_integer_of(js_get(js_get(js_at(ends, i), "body"), "code"), -1);
-    js_free(ends);
-    return code;
-}
-
-// The newest attempt is a run's only writer: nobody watches an older one any more, as when the worker was started by hand.
-static void supersede_shown(struct daemon *daemon, const struct run_row *row, struct json *attempt)
-{
-    int64_t code = code_left(daemon, row, js_integer_of(js_get(attempt, "number"), 0));
-    js_set(attempt, "state", js_string("superseded"));
-    js_set(attempt, "code", code >= 0 ? js_integer(code) : js_null());
-}
-
 static struct json *attempts_json(struct daemon *daemon, const struct run_row *row)
 {
     struct json *attempts = state_attempts(daemon->state, row->id, NULL);
@@ -71,8 +46,6 @@ static struct json *attempts_json(struct daemon *daemon, const struct run_row *r
         const struct json *job = js_get(attempt, "job");
         bool by_hand = !job || strcmp(js_string_of(job, ""), "0") == 0;
         js_set(attempt, "job_id", by_hand ? js_null() : js_keep(job));
-        if (i + 1 < js_count(attempts) && strcmp(js_string_of(js_get(attempt, "state"), ""), "running") == 0)
-            supersede_shown(daemon, row, attempt);
     }
     return attempts ? attempts : js_array();
 }

@@ -89,6 +89,16 @@ static struct json *eta_json(struct daemon *daemon, const struct run_row *row, i
     return js_real((double)(row->iterations - step) * step_ms / 1000.0);
 }
 
+// Why it does not run yet, in words, and when its scheduler expects to start it.
+static void add_queue(struct daemon *daemon, const struct run_row *row, struct json *summary)
+{
+    bool waits = row->state == RUN_QUEUED || row->state == RUN_SUBMITTED || row->state == RUN_PENDING;
+    const struct watch *watch = watch_find(daemon, row->id);
+    js_set(summary, "executor", js_string(row->executor ? row->executor : "local"));
+    js_set(summary, "pending_reason", waits ? js_string(row->reason) : js_null());
+    js_set(summary, "expected_start", waits && watch ? time_json(watch->expected_start) : js_null());
+}
+
 struct json *run_summary(struct daemon *daemon, const struct run_row *row)
 {
     series_need(daemon, row);
@@ -103,6 +113,7 @@ struct json *run_summary(struct daemon *daemon, const struct run_row *row)
     js_set(summary, "kind", js_string(row->kind));
     js_set(summary, "state", js_string(run_state_name(row->state)));
     js_set(summary, "reason", js_string(row->reason));
+    add_queue(daemon, row, summary);
     js_set(summary, "attempt", js_integer(row->attempt));
     js_set(summary, "step", js_integer(step));
     js_set(summary, "iterations", js_integer(row->iterations));

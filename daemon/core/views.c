@@ -1,15 +1,15 @@
 // Views and watches: the tick's picture of the runs that are alive, and what it remembers of each between ticks.
 #include "daemon/core/core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct viewing {
     struct daemon *daemon;
     struct views *views;
 };
 
-static void add_view(void *context, const struct run_row *row)
+static void add_view(void *context, const struct run_head *head)
 {
     struct viewing *viewing = context;
     struct views *views = viewing->views;
@@ -18,65 +18,31 @@ static void add_view(void *context, const struct run_row *row)
     if ((views->count & (views->count - 1)) == 0)
         views->at = reallocate(views->at, views->count ? 2 * views->count : 1, sizeof *views->at);
     struct view *view = &views->at[views->count++];
-    const struct json *resources = js_get(row->spec, "resources");
     *view = (struct view){
-        .id = row->id,
-        .state = row->state,
-        .attempt = row->attempt,
-        .cancel_requested = row->cancel_requested,
-        .directory = string_copy(row->directory),
-        .dataset_key = string_copy(row->dataset_key),
-        .reason = string_copy(row->reason),
-        .executor = executor_named(viewing->daemon, row->executor),
-        .time_limit = js_real_of(js_get(resources, "time_limit"), 0),
-        .gpus = js_integer_of(js_get(resources, "gpus_per_node"), 0),
-        .memory = js_integer_of(js_get(resources, "memory"), 0),
+        .id = head->id,
+        .state = head->state,
+        .attempt = head->attempt,
+        .cancel_requested = head->cancel_requested,
+        .directory = string_copy(head->directory),
+        .dataset_key = string_copy(head->dataset_key),
+        .reason = string_copy(head->reason),
+        .excluded = string_copy(head->excluded),
+        .retries = head->retries,
+        .retry_at = head->retry_at,
+        .executor = executor_named(viewing->daemon, head->executor),
     };
-    memcpy(view->project, row->project, sizeof view->project);
-    memcpy(view->name, row->name, sizeof view->name);
-    memcpy(view->run_id, row->run_id, sizeof view->run_id);
-    memcpy(view->kind, row->kind, sizeof view->kind);
+    snprintf(view->project, sizeof view->project, "%s", head->project);
+    snprintf(view->name, sizeof view->name, "%s", head->name);
+    snprintf(view->run_id, sizeof view->run_id, "%s", head->run_id);
+    snprintf(view->kind, sizeof view->kind, "%s", head->kind);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const struct view *one = a, *two = b;
-    return one->id < two->id ? -1 : one->id > two->id;
-}
+// ---- what is remembered of each ----
 
-int views_load(struct daemon *daemon, struct views *views, struct error *err)
-{
-    *views = (struct views){0};
-    struct viewing viewing = {daemon, views};
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_each_run(daemon->state, NULL, true, add_view, &viewing, err);
-    pthread_mutex_unlock(&daemon->lock);
-    if (status != 0) {
-        views_release(views);
-        return -1;
-    }
-    if (views->count)
-        qsort(views->at, views->count, sizeof *views->at, by_id);
-    return 0;
-}
-
-void views_release(struct views *views)
-{
-    for (size_t i = 0; i < views->count; i++) {
-        free(views->at[i].directory);
-        free(views->at[i].dataset_key);
-        free(views->at[i].reason);
-    }
-    free(views->at);
-    *views = (struct views){0};
-}
-
-// The worker's own end, if a daemon before us has read it already.
+// The worker's own end, if a daemon before us has read it already. Under the lock.
 static void recall_end(struct daemon *daemon, struct watch *watch)
 {
-    pthread_mutex_lock(&daemon->lock);
     struct json *ends = state_notes(daemon->state, watch->run, "end", -1, 10000, NULL);
-    pthread_mutex_unlock(&daemon->lock);
     for (size_t i = 0; i < js_count(ends); i++) {
         const struct json *end = js_at(ends, i);
         const struct json *body = js_get(end, "body") ? js_get(end, "body") : end;
@@ -86,15 +52,45 @@ static void recall_end(struct daemon *daemon, struct watch *watch)
     js_free(ends);
 }
 
-struct watch *watch_of(struct daemon *daemon, const struct view *view)
+// Read once, since a spec is long and a tick short. Under the lock.
+static void recall_facts(struct daemon *daemon, struct watch *watch)
 {
-    struct watch *watch = daemon->watches;
-    while (watch && watch->run != view->id)
+    struct run_row row;
+    if (state_get_run(daemon->state, watch->run, &row, NULL) != 0)
+        return;
+    watch->facts = (struct facts){
+        .time_limit = js_real_of(js_get(js_get(row.spec, "resources"), "time_limit"), 0),
+        .grace = js_real_of(js_get(js_get(row.spec, "slurm"), "grace"), SCHEDULER_GRACE),
+        .gpus = js_integer_of(js_get(js_get(row.spec, "resources"), "gpus_per_node"), 0),
+        .memory = js_integer_of(js_get(js_get(row.spec, "resources"), "memory"), 0),
+        .retry = retry_policy_of(row.spec),
+    };
+    run_row_release(&row);
+}
+
+static struct watch **bucket_of(struct daemon *daemon, int64_t run)
+{
+    return &daemon->watches[(uint64_t)run % WATCH_BUCKETS];
+}
+
+struct watch *watch_find(struct daemon *daemon, int64_t run)
+{
+    struct watch *watch = *bucket_of(daemon, run);
+    while (watch && watch->run != run)
         watch = watch->next;
+    return watch;
+}
+
+// Under the lock.
+static struct watch *watch_of(struct daemon *daemon, int64_t run)
+{
+    struct watch *watch = watch_find(daemon, run);
     if (!watch) {
+        struct watch **bucket = bucket_of(daemon, run);
         watch = allocate(1, sizeof *watch);
-        *watch = (struct watch){.run = view->id, .ingest_attempt = 1, .end_code = -1, .next = daemon->watches};
-        daemon->watches = watch;
+        *watch = (struct watch){.run = run, .ingest_attempt = 1, .end_code = -1, .next = *bucket};
+        *bucket = watch;
+        recall_facts(daemon, watch);
         recall_end(daemon, watch);
     }
     watch->used = true;
@@ -103,14 +99,45 @@ struct watch *watch_of(struct daemon *daemon, const struct view *view)
 
 void watches_sweep(struct daemon *daemon)
 {
-    for (struct watch **at = &daemon->watches; *at;) {
-        struct watch *watch = *at;
-        if (watch->used) {
-            watch->used = false;
-            at = &watch->next;
-        } else {
-            *at = watch->next;
-            free(watch);
+    pthread_mutex_lock(&daemon->lock);
+    for (size_t i = 0; i < WATCH_BUCKETS; i++)
+        for (struct watch **at = &daemon->watches[i]; *at;) {
+            struct watch *watch = *at;
+            if (watch->used) {
+                watch->used = false;
+                at = &watch->next;
+            } else {
+                *at = watch->next;
+                free(watch);
+            }
         }
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+// ---- all of them ----
+
+int views_load(struct daemon *daemon, struct views *views, struct error *err)
+{
+    *views = (struct views){0};
+    struct viewing viewing = {daemon, views};
+    pthread_mutex_lock(&daemon->lock);
+    int status = state_each_alive(daemon->state, add_view, &viewing, err);
+    for (size_t i = 0; i < views->count && status == 0; i++)
+        views->at[i].watch = watch_of(daemon, views->at[i].id);
+    pthread_mutex_unlock(&daemon->lock);
+    if (status != 0)
+        views_release(views);
+    return status;
+}
+
+void views_release(struct views *views)
+{
+    for (size_t i = 0; i < views->count; i++) {
+        free(views->at[i].directory);
+        free(views->at[i].dataset_key);
+        free(views->at[i].reason);
+        free(views->at[i].excluded);
     }
+    free(views->at);
+    *views = (struct views){0};
 }

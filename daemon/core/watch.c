@@ -41,24 +41,40 @@ static double beat_age(struct watch *watch, const char *path)
     return now - watch->beat_seen;
 }
 
-static void note_times(struct watch *watch, int64_t attempt, struct witnesses *w, const char *beat_path, double now)
+// A scheduler is asked now and then: what it said before the attempt, or its exit record, was there says nothing about them. That a job
+// is over stays true.
+static bool is_stale(const struct watch *watch, const struct witnesses *w, double asked)
 {
-    if (watch->attempt != attempt) {
-        watch->attempt = attempt;
-        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->beat = 0;
+    bool before_attempt = w->started && asked <= watch->directory_seen;
+    bool before_exit = w->exit_present && asked <= watch->exit_seen_since && w->phase != JOB_ENDED && w->phase != JOB_GONE;
+    return w->queues && (before_attempt || before_exit);
+}
+
+static void note_times(struct daemon *daemon, const struct view *view, struct witnesses *w, const char *beat_path, double now, double asked)
+{
+    struct watch *watch = view->watch;
+    if (watch->attempt != w->attempt) {
+        pthread_mutex_lock(&daemon->lock);
+        watch->done_before = w->queues && w->attempt > 1 && state_done_before(daemon->state, view->id, w->attempt, NULL) == 1;
+        pthread_mutex_unlock(&daemon->lock);
+        watch->attempt = w->attempt;
+        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->beat = watch->directory_seen = 0;
+        watch->killed = false;
         watch->seen = now;
     }
-    w->heartbeat_age = beat_age(watch, beat_path);
-    if (w->phase == JOB_RUNNING || w->phase == JOB_PENDING) {
-        watch->gone_since = 0;
-        watch->seen = now;
-    } else if (w->phase == JOB_GONE && watch->gone_since == 0) {
-        watch->gone_since = now;
-    }
-    if (isfinite(w->heartbeat_age) && now - w->heartbeat_age > watch->seen)
-        watch->seen = now - w->heartbeat_age;
     if (w->exit_present && watch->exit_seen_since == 0)
         watch->exit_seen_since = now;
+    if (w->started && watch->directory_seen == 0)
+        watch->directory_seen = now;
+    w->stale = is_stale(watch, w, asked);
+    w->heartbeat_age = beat_age(watch, beat_path);
+    if (isfinite(w->heartbeat_age) && now - w->heartbeat_age > watch->seen)
+        watch->seen = now - w->heartbeat_age;
+    if (w->stale || w->phase == JOB_UNKNOWN)
+        return;
+    bool alive = w->phase == JOB_RUNNING || w->phase == JOB_PENDING;
+    watch->seen = alive ? now : watch->seen;
+    watch->gone_since = alive ? 0 : watch->gone_since == 0 ? now : watch->gone_since;
 }
 
 // How long the attempt has run, if possible by clocks that nobody sets.
@@ -69,33 +85,51 @@ static double ran_for(const struct attempt_row *attempt, const struct job *job, 
     return isfinite(job->ran) ? job->ran : clock_wall() - attempt->started;
 }
 
-static void look(struct daemon *daemon, const struct view *view, struct watch *watch, const struct attempt_row *attempt,
-    const struct job *job, struct witnesses *w, struct exit_record *end)
+// Nothing will be written any more, for all that is known.
+static bool is_over(const struct witnesses *w)
 {
+    bool gone = (w->phase == JOB_GONE || w->phase == JOB_ENDED) && !w->stale;
+    if (w->queues)
+        return w->exit_present || (gone && w->heartbeat_age >= TOLD_WAIT);
+    return w->phase != JOB_RUNNING && (w->exit_present || gone);
+}
+
+static void look(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, const struct job *job, struct witnesses *w,
+    struct exit_record *end)
+{
+    struct watch *watch = view->watch;
     char *exit_path = run_attempt_file(view->directory, attempt->number, EXIT_FILE);
     char *beat_path = run_attempt_file(view->directory, attempt->number, HEARTBEAT_FILE);
     char *attempt_path = run_attempt_directory(view->directory, attempt->number);
     *w = (struct witnesses){
         .state = view->state,
         .phase = job->phase,
+        .queues = view->executor->queues,
+        .end = job->end,
+        .job_code = job->code,
+        .job_signal = job->signal,
         .phase_reason = job->reason,
-        .exit_present = exit_record_read(end, exit_path, NULL) == 0 && end->attempt == attempt->number,
+        .nodes = job->nodes,
         .started = file_exists(attempt_path),
         .cancel_requested = view->cancel_requested,
         .attempt = attempt->number,
     };
+    w->exit_present = w->started && exit_record_read(end, exit_path, NULL) == 0 && end->attempt == attempt->number;
     double now = clock_steady();
-    note_times(watch, attempt->number, w, beat_path, now);
+    note_times(daemon, view, w, beat_path, now, job->asked);
     free(exit_path);
     free(beat_path);
     free(attempt_path);
+    w->done_before = watch->done_before;
+    w->killed = watch->killed;
     w->gone_for = watch->gone_since > 0 ? now - watch->gone_since : 0;
     w->unseen_for = now - watch->seen;
     w->exit_code = w->exit_present ? end->code : 0;
     w->exit_signal = w->exit_present ? end->signal : 0;
     w->exit_seen_for = w->exit_present ? now - watch->exit_seen_since : 0;
-    w->over_time = view->time_limit > 0 && ran_for(attempt, job, w, end) >= view->time_limit;
-    w->records_complete = ingest_run(daemon, view, watch, w->phase != JOB_RUNNING && (w->exit_present || w->phase == JOB_GONE));
+    double limit = w->queues ? 0 : watch->facts.time_limit; // a scheduler keeps it itself
+    w->over_time = limit > 0 && ran_for(attempt, job, w, end) >= limit;
+    w->records_complete = ingest_run(daemon, view, is_over(w));
     w->end_present = watch->end_attempt == attempt->number;
     w->end_code = watch->end_code;
     if (view->dataset_key && dataset_is_complete(daemon->home, view->dataset_key)) {
@@ -107,17 +141,17 @@ static void look(struct daemon *daemon, const struct view *view, struct watch *w
 static void kill_run(const struct view *view, struct job *job)
 {
     struct error err = {0};
+    view->watch->killed |= !view->cancel_requested;
     if (view->executor->calls->kill(view->executor->context, job, &err) < 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
 }
 
 // Asks once, kills after the grace. The judgement sees the rest: the exit record, or that everybody is gone.
-static void stop_if_wanted(struct daemon *daemon, const struct view *view, struct watch *watch, const struct witnesses *w, struct job *job)
+static void stop_and_kill(struct daemon *daemon, const struct view *view, struct job *job)
 {
-    if (w->exit_present || w->phase != JOB_RUNNING || !(w->cancel_requested || w->over_time))
-        return;
+    struct watch *watch = view->watch;
     double now = clock_steady();
-    double grace = w->cancel_requested ? CANCEL_GRACE : TIME_LIMIT_GRACE;
+    double grace = view->executor->queues ? watch->facts.grace : view->cancel_requested ? CANCEL_GRACE : TIME_LIMIT_GRACE;
     if (watch->stop_asked > 0) {
         if (now - watch->stop_asked >= grace)
             kill_run(view, job);
@@ -127,27 +161,86 @@ static void stop_if_wanted(struct daemon *daemon, const struct view *view, struc
     struct error err = {0};
     char text[200];
     snprintf(
-        text, sizeof text, "%s: asked to save and stop, killed after %.0f s", w->cancel_requested ? "cancel" : "time limit reached", grace);
+        text, sizeof text, "%s: asked to save and stop, killed after %.0f s", view->cancel_requested ? "cancel" : "time limit reached", grace);
     if (view->executor->calls->stop(view->executor->context, job, &err) != 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
     pthread_mutex_lock(&daemon->lock);
-    core_event(daemon, view->id, "stopping", text, w->cancel_requested ? "user" : "daemon", clock_wall());
+    core_event(daemon, view->id, "stopping", text, view->cancel_requested ? "user" : "daemon", clock_wall());
     pthread_mutex_unlock(&daemon->lock);
 }
+
+// What waits in a scheduler's queue has nothing to save. A job that a scheduler says nothing of, or does not know, may run all the same: the
+// stop file reaches it.
+static void stop_if_wanted(struct daemon *daemon, const struct view *view, const struct witnesses *w, struct job *job)
+{
+    bool may_run = w->phase == JOB_RUNNING || (w->queues && (w->phase != JOB_ENDED || w->heartbeat_age < SILENCE_LOST));
+    if (w->exit_present || !(w->cancel_requested || w->over_time))
+        return;
+    if (w->queues && w->phase == JOB_PENDING && !w->stale)
+        kill_run(view, job);
+    else if (may_run)
+        stop_and_kill(daemon, view, job);
+}
+
+// ---- what the judgement changes ----
 
 static void close_attempt(
     struct attempt_row *attempt, const struct judgement *judgement, const struct witnesses *w, const struct exit_record *end)
 {
+    bool over = judgement->requeue || judgement->again;
     free(attempt->state);
-    attempt->state = string_copy(judgement->requeue ? "requeued" : run_state_name(judgement->to));
-    if (!judgement->requeue && !run_state_ended(judgement->to))
+    attempt->state = string_copy(over ? "requeued" : run_state_name(judgement->to));
+    if (!over && !run_state_ended(judgement->to))
         return;
     attempt->ended = w->exit_present && isfinite(end->ended) ? end->ended : clock_wall();
-    attempt->code = w->exit_present ? w->exit_code : w->end_present ? w->end_code : -1;
-    attempt->ended_by_signal = w->exit_signal;
+    attempt->code = w->exit_present ? w->exit_code : w->end_present ? w->end_code : w->phase == JOB_ENDED && !w->stale ? w->job_code : -1;
+    attempt->ended_by_signal = w->exit_present ? w->exit_signal : w->phase == JOB_ENDED && !w->stale ? w->job_signal : 0;
 }
 
-static void apply(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, const struct judgement *judgement,
+// The attempt that the scheduler will start under the same id. Its job claims it by itself.
+static int add_next_attempt(struct daemon *daemon, const struct attempt_row *attempt, struct error *err)
+{
+    struct attempt_row next = {.run = attempt->run,
+        .number = attempt->number + 1,
+        .job = attempt->job,
+        .job_started = attempt->job_started,
+        .state = (char *)(uintptr_t)run_state_name(RUN_PENDING),
+        .started = clock_wall(),
+        .code = -1};
+    return state_put_attempt(daemon->state, &next, err);
+}
+
+// An end without success that the run's spec wants tried again: back into the queue instead, after a pause, with what there is left.
+static int try_again(struct daemon *daemon, const struct view *view, struct judgement *judgement, const struct witnesses *w, struct error *err)
+{
+    const struct retry_policy *policy = &view->watch->facts.retry;
+    char *excluded = judgement->cause == CAUSE_NODE_FAILED ? retry_exclude(view->excluded, w->nodes, w->last_words) : string_copy(view->excluded);
+    double delay = retry_delay(policy, view->retries);
+    char *text = string_format("attempt %lld ended (%s): retry %lld of %lld in %.0f s%s%s", (long long)w->attempt, cause_name(judgement->cause),
+        (long long)view->retries + 1, (long long)policy->limit, delay, excluded ? ", without nodes " : "", excluded ? excluded : "");
+    char *reason = string_format("%s; retry %lld of %lld", judgement->reason, (long long)view->retries + 1, (long long)policy->limit);
+    core_event(daemon, view->id, "retry", text, "daemon", clock_wall());
+    int status = state_set_retry(daemon->state, view->id, view->retries + 1, clock_wall() + delay, excluded, err);
+    if (status == 0)
+        status = core_change(daemon, view->id, RUN_QUEUED, reason, judgement->witness, err);
+    free(reason);
+    free(text);
+    free(excluded);
+    return status;
+}
+
+static int change_run(struct daemon *daemon, const struct view *view, struct judgement *judgement, const struct witnesses *w, struct error *err)
+{
+    const struct retry_policy *policy = &view->watch->facts.retry;
+    if (retry_wanted(policy, view->retries, judgement->cause))
+        return try_again(daemon, view, judgement, w, err);
+    size_t said = strlen(judgement->reason);
+    if (judgement->cause != CAUSE_NONE && view->retries > 0)
+        snprintf(judgement->reason + said, sizeof judgement->reason - said, " (after %lld retries)", (long long)view->retries);
+    return core_change(daemon, view->id, judgement->to, judgement->reason, judgement->witness, err);
+}
+
+static void apply(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, struct judgement *judgement,
     const struct witnesses *w, const struct exit_record *end)
 {
     struct error err = {0};
@@ -159,8 +252,10 @@ static void apply(struct daemon *daemon, const struct view *view, struct attempt
         // A job that was over before we looked did run: its story has that step too.
         if (status == 0 && w->started && view->state < RUN_RUNNING && judgement->to != RUN_RUNNING)
             status = core_change(daemon, view->id, RUN_RUNNING, "began", "exit record", &err);
+        if (status == 0 && judgement->again)
+            status = add_next_attempt(daemon, attempt, &err);
         if (status == 0)
-            status = core_change(daemon, view->id, judgement->to, judgement->reason, judgement->witness, &err);
+            status = change_run(daemon, view, judgement, w, &err);
         if (status == 0)
             status = state_commit(daemon->state, &err);
         else
@@ -171,23 +266,53 @@ static void apply(struct daemon *daemon, const struct view *view, struct attempt
         core_log("%s/%s: %s", view->project, view->name, err.text);
 }
 
-void watch_run(struct daemon *daemon, const struct view *view, struct watch *watch, struct attempt_row *attempt, struct job *job)
+// The same state for another reason. A queue changes its mind every few seconds: it is shown, but told as an event only now and then.
+static void say_reason(struct daemon *daemon, const struct view *view, const struct judgement *judgement)
+{
+    struct watch *watch = view->watch;
+    struct error err = {0};
+    double now = clock_steady();
+    if (!judgement->reason[0] || (view->reason && strcmp(view->reason, judgement->reason) == 0))
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    bool told = watch->reason_said == 0 || now - watch->reason_said >= REASON_PAUSE;
+    int status = told ? core_change(daemon, view->id, judgement->to, judgement->reason, judgement->witness, &err)
+                      : state_set_reason(daemon->state, view->id, judgement->reason, &err);
+    pthread_mutex_unlock(&daemon->lock);
+    if (told)
+        watch->reason_said = now;
+    if (status != 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+}
+
+static void note_expected_start(struct daemon *daemon, struct watch *watch, const struct job *job)
+{
+    double expected = job->phase == JOB_PENDING ? job->starts : job->phase == JOB_UNKNOWN ? watch->expected_start : 0;
+    if (expected == watch->expected_start)
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    watch->expected_start = expected;
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+void watch_run(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, struct job *job)
 {
     struct witnesses w;
     struct exit_record end = {0};
     struct judgement judgement;
-    look(daemon, view, watch, attempt, job, &w, &end);
-    stop_if_wanted(daemon, view, watch, &w, job);
-    char *words = w.exit_present || w.phase == JOB_GONE ? last_words(view->directory, attempt->number) : NULL;
+    look(daemon, view, attempt, job, &w, &end);
+    note_expected_start(daemon, view->watch, job);
+    stop_if_wanted(daemon, view, &w, job);
+    char *words = w.exit_present || w.phase == JOB_GONE || w.phase == JOB_ENDED ? last_words(view->directory, attempt->number) : NULL;
     w.last_words = words;
     char memory_reason[256] = "";
-    if (w.exit_present ? w.exit_code != 0 : w.phase == JOB_GONE)
+    if (!w.queues && (w.exit_present ? w.exit_code != 0 : w.phase == JOB_GONE))
         w.memory_evidence = memory_evidence(view, attempt->number, memory_reason, sizeof memory_reason);
     w.memory_reason = memory_reason[0] ? memory_reason : NULL;
     judge(&judgement, &w);
     if (judgement.kill)
         kill_run(view, job);
-    if (judgement.to != view->state) {
+    if (judgement.to != view->state || judgement.again) {
         // The cursor may have moved since this row was read: what is stored is the newer one.
         struct attempt_row stored;
         pthread_mutex_lock(&daemon->lock);
@@ -199,6 +324,8 @@ void watch_run(struct daemon *daemon, const struct view *view, struct watch *wat
             attempt_row_release(&stored);
         }
         apply(daemon, view, attempt, &judgement, &w, &end);
+    } else if (w.queues) {
+        say_reason(daemon, view, &judgement);
     }
     free(words);
 }

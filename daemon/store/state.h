@@ -38,6 +38,9 @@ struct run_row {
     int64_t iterations;            // planned steps (train), 0 otherwise
     struct json *spec, *plan, *provenance;
     bool cancel_requested;
+    int64_t retries;               // automatic ones since a person last asked
+    double retry_at;               // wall seconds: not handed over before; 0: at once
+    char *excluded;                // nodes that failed under it, with commas between; NULL: none
 };
 void run_row_release(struct run_row *row);
 
@@ -64,12 +67,36 @@ int state_get_run(struct state *state, int64_t id, struct run_row *row, struct e
 int state_resolve_run(struct state *state, const char *text, struct run_row *row, struct error *err);
 // Oldest first. The rows are read before the first visit, so the visitor may change state.
 int state_each_run(struct state *state, const char *project, bool alive_only, state_run_visitor *visit, void *context, struct error *err);
+// What a tick needs to know of each run that is alive, oldest first, without what its spec, plan and provenance hold. The strings are valid
+// during the visit only, and the visitor may not change state.
+struct run_head {
+    int64_t id, attempt, retries;
+    double retry_at;
+    enum run_state state;
+    bool cancel_requested;
+    const char *project, *name, *run_id, *kind;
+    const char *reason, *directory, *executor, *dataset_key, *excluded; // may be NULL
+};
+typedef void state_head_visitor(void *context, const struct run_head *head);
+int state_each_alive(struct state *state, state_head_visitor *visit, void *context, struct error *err);
+int64_t state_count_alive(struct state *state);
 int state_dataset_run(struct state *state, const char *dataset_key, struct run_row *row, struct error *err);            // newest tokenize run of that key; 1 none
 int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, size_t *count, struct error *err);
+// The first of its needs that has ended without success, else the first that has not ended: 0, or 1 where all have succeeded.
+struct needed_run {
+    enum run_state state;
+    char project[65], name[65];
+    char reason[512]; // empty: none
+};
+int state_need_open(struct state *state, int64_t run, struct needed_run *needed, struct error *err);
 
 // The only way a state changes: run and event in one transaction. Sets started (first time running) and ended; leaving an ended state (a
 // retry) clears ended and cancel_requested. The same state with the same reason again changes nothing and is no event. witness: "scheduler", "exit record", "heartbeat", "user", "daemon".
 int state_change(struct state *state, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err);
+// A new reason for the same state that is no event: of a run in a queue, which changes its mind every few seconds.
+int state_set_reason(struct state *state, int64_t run, const char *reason, struct error *err);
+int state_set_retry(struct state *state, int64_t run, int64_t retries, double retry_at, const char *excluded, struct error *err);
+int state_set_spec(struct state *state, int64_t run, const struct json *spec, struct error *err);
 int state_request_cancel(struct state *state, int64_t run, struct error *err);
 // An event that changes no state (non-finite loss, resumed, checkpoint, warning).
 int state_add_event(struct state *state, int64_t run, const char *kind, const char *text, const char *witness, double when, struct error *err);
@@ -80,6 +107,8 @@ struct json *state_events_after(struct state *state, int64_t after, struct error
 int state_put_attempt(struct state *state, const struct attempt_row *attempt, struct error *err); // insert or update; raises the run's attempt
 int state_get_attempt(struct state *state, int64_t run, int64_t number, struct attempt_row *attempt, struct error *err); // 1 none
 void attempt_row_release(struct attempt_row *attempt);
+// Whether an attempt with a lower number ended with exit code 0: 1, 0, or -1.
+int state_done_before(struct state *state, int64_t run, int64_t number, struct error *err);
 struct json *state_attempts(struct state *state, int64_t run, struct error *err); // [{number, job, job_started, state, started, ended, code|null, signal|null, ingest_offset, ingest_sequence}]
 int state_set_provenance(struct state *state, int64_t run, const struct json *provenance, struct error *err);
 

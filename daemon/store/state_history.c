@@ -119,6 +119,15 @@ int state_get_attempt(struct state *state, int64_t run, int64_t number, struct a
     return got < 0 ? -1 : got > 0 ? 0 : 1;
 }
 
+int state_done_before(struct state *state, int64_t run, int64_t number, struct error *err)
+{
+    int64_t count;
+    if (sql_number(state->sql, &count, 0, err, "SELECT count(*) FROM attempts WHERE run = ? AND number < ? AND code = 0 AND ended_by_signal = 0 AND "
+            "ended > 0", "ii", run, number) != 0)
+        return -1;
+    return count > 0;
+}
+
 static struct json *make_attempt(struct sql_query *query)
 {
     struct json *attempt = js_object();

@@ -32,6 +32,7 @@ void run_row_release(struct run_row *row)
     free(row->directory);
     free(row->executor);
     free(row->dataset_key);
+    free(row->excluded);
     js_free(row->spec);
     js_free(row->plan);
     js_free(row->provenance);
@@ -130,16 +131,37 @@ int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, s
     return got;
 }
 
-// ---- finding ----
-
-#define RUN_COLUMNS \
-    "id, experiment, project, name, run_id, kind, state, reason, directory, executor, dataset_key, created, started, ended, attempt, " \
-    "iterations, spec, plan, provenance, cancel_requested"
+#define ALIVE "('created', 'queued', 'submitted', 'pending', 'running', 'finishing')"
 
 static void copy_short(char *out, size_t size, const char *text)
 {
     snprintf(out, size, "%s", text ? text : "");
 }
+
+// One row: the worst of them. A failed one decides; one that still runs is waited for.
+int state_need_open(struct state *state, int64_t run, struct needed_run *needed, struct error *err)
+{
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT r.state, r.project, r.name, r.reason FROM needs n JOIN runs r ON r.id = n.needed "
+        "WHERE n.run = ? AND r.state <> 'succeeded' ORDER BY r.state IN " ALIVE ", r.id LIMIT 1", "i", run);
+    if (!query)
+        return -1;
+    int got = sql_step(query, err);
+    if (got > 0) {
+        if (!run_state_parse(&needed->state, sql_text(query, 0)))
+            needed->state = RUN_LOST;
+        copy_short(needed->project, sizeof needed->project, sql_text(query, 1));
+        copy_short(needed->name, sizeof needed->name, sql_text(query, 2));
+        copy_short(needed->reason, sizeof needed->reason, sql_text(query, 3));
+    }
+    sql_done(query);
+    return got < 0 ? -1 : got > 0 ? 0 : 1;
+}
+
+// ---- finding ----
+
+#define RUN_COLUMNS \
+    "id, experiment, project, name, run_id, kind, state, reason, directory, executor, dataset_key, created, started, ended, attempt, " \
+    "iterations, spec, plan, provenance, cancel_requested, retries, retry_at, excluded"
 
 static void read_run(struct run_row *row, struct sql_query *query)
 {
@@ -163,6 +185,9 @@ static void read_run(struct run_row *row, struct sql_query *query)
     row->plan = sql_json(query, 17);
     row->provenance = sql_json(query, 18);
     row->cancel_requested = sql_integer(query, 19) != 0;
+    row->retries = sql_integer(query, 20);
+    row->retry_at = sql_real(query, 21);
+    row->excluded = string_copy(sql_text(query, 22));
 }
 
 // The first row of a query, which it ends: 0 found, 1 none.
@@ -235,7 +260,7 @@ int state_resolve_run(struct state *state, const char *text, struct run_row *row
 int state_each_run(struct state *state, const char *project, bool alive_only, state_run_visitor *visit, void *context, struct error *err)
 {
     struct sql_query *query = sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE (?1 IS NULL OR project = ?1) AND (?2 = 0 OR state IN "
-        "('created', 'queued', 'submitted', 'pending', 'running', 'finishing')) ORDER BY id", "ti", project, (int64_t)alive_only);
+        ALIVE ") ORDER BY id", "ti", project, (int64_t)alive_only);
     if (!query)
         return -1;
     struct run_row *rows = NULL;
@@ -256,6 +281,32 @@ int state_each_run(struct state *state, const char *project, bool alive_only, st
     }
     free(rows);
     return got;
+}
+
+int state_each_alive(struct state *state, state_head_visitor *visit, void *context, struct error *err)
+{
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT id, attempt, retries, retry_at, state, cancel_requested, project, name, run_id, kind, "
+        "reason, directory, executor, dataset_key, excluded FROM runs WHERE state IN " ALIVE " ORDER BY id", "");
+    if (!query)
+        return -1;
+    int got;
+    while ((got = sql_step(query, err)) > 0) {
+        struct run_head head = {.id = sql_integer(query, 0), .attempt = sql_integer(query, 1), .retries = sql_integer(query, 2),
+            .retry_at = sql_real(query, 3), .cancel_requested = sql_integer(query, 5) != 0, .project = sql_text(query, 6),
+            .name = sql_text(query, 7), .run_id = sql_text(query, 8), .kind = sql_text(query, 9), .reason = sql_text(query, 10),
+            .directory = sql_text(query, 11), .executor = sql_text(query, 12), .dataset_key = sql_text(query, 13),
+            .excluded = sql_text(query, 14)};
+        if (run_state_parse(&head.state, sql_text(query, 4)))
+            visit(context, &head);
+    }
+    sql_done(query);
+    return got;
+}
+
+int64_t state_count_alive(struct state *state)
+{
+    int64_t count = 0;
+    return sql_number(state->sql, &count, 0, NULL, "SELECT count(*) FROM runs WHERE state IN " ALIVE, "") == 0 ? count : 0;
 }
 
 // ---- changing ----
@@ -291,6 +342,21 @@ int state_change(struct state *state, int64_t run, enum run_state to, const char
     if (sql_begin(state->sql, err) != 0)
         return -1;
     return sql_end(state->sql, change(state, run, to, reason, witness, err), err);
+}
+
+int state_set_reason(struct state *state, int64_t run, const char *reason, struct error *err)
+{
+    return sql_do(state->sql, err, "UPDATE runs SET reason = ? WHERE id = ?", "ti", reason, run);
+}
+
+int state_set_retry(struct state *state, int64_t run, int64_t retries, double retry_at, const char *excluded, struct error *err)
+{
+    return sql_do(state->sql, err, "UPDATE runs SET retries = ?, retry_at = ?, excluded = ? WHERE id = ?", "irti", retries, retry_at, excluded, run);
+}
+
+int state_set_spec(struct state *state, int64_t run, const struct json *spec, struct error *err)
+{
+    return sql_do(state->sql, err, "UPDATE runs SET spec = ? WHERE id = ?", "ji", spec, run);
 }
 
 int state_request_cancel(struct state *state, int64_t run, struct error *err)
