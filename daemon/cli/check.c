@@ -74,13 +74,13 @@ static int tokenize(const struct place *place, const char *prefix, struct error 
 {
     char *directory = path_join(place->directory, "tokenize");
     struct json *run = run_of(place, "tokenize");
-    struct launch launch;
+    struct launch launch = {0};
     int code = 0;
     js_set(run, "tokenize", dataset_tokenize(&place->spec->data, place->document, place->spec->data.text, prefix));
     int status = write_run(directory, run, err);
     if (status == 0) {
-        launch_tokenize(&launch, &place->machine, place->worker, directory);
-        status = launch_foreground(&launch, true, &code, err);
+        status = launch_tokenize(&launch, NULL, &place->machine, place->worker, directory, err);
+        status = status == 0 ? launch_foreground(&launch, true, &code, err) : -1;
         launch_release(&launch);
     }
     if (status == 0 && code != EXIT_DONE)
@@ -147,11 +147,13 @@ static int make_run(const struct place *place, const char *directory, struct err
 static struct json *try_run(struct place *place, bool as_json, int *code, struct error *err)
 {
     char *directory = path_join(place->directory, "run"), *path = path_join(directory, "determinism.json");
-    struct launch launch;
+    struct launch launch = {0};
+    struct spec here = *place->spec; // lends: whatever starts the run's own jobs, this is tried on this machine
+    here.executor = EXECUTOR_LOCAL;
     struct json *result = NULL;
     int status = make_run(place, directory, err);
     if (status == 0)
-        status = launch_check(&launch, place->spec, &place->machine, place->worker, "determinism", directory, err);
+        status = launch_check(&launch, &here, &place->machine, place->worker, "determinism", directory, err);
     if (status == 0) {
         status = launch_foreground(&launch, as_json, code, err);
         launch_release(&launch);

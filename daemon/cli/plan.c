@@ -95,7 +95,7 @@ static int add_launch(const struct planner *planner, struct json *item, const st
         js_set(item, "gpus", js_integer(launch.gpus));
         js_set(item, "run_directory", js_string(directory));
         js_set(item, "job_script", js_string(script));
-        js_set(item, "argv", launch_argv_json(&launch));
+        js_set(item, "argv", word_list_to_json(&launch.argv));
         if (spec->executor == EXECUTOR_LOCAL && launch.oversubscribed)
             warn(item, "%lld ranks of %lld threads on %lld cores: it runs alone, oversubscribed", (long long)launch.ranks,
                 (long long)launch.threads, (long long)planner->machine.cores);

@@ -190,8 +190,10 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     }
     if (executor->calls == executor_local())
         launch_show_gpus(&launch, &daemon->machine);
-    job.argv = (const char *const *)launch.argv;
-    job.environment = (const char *const *)launch.environment;
+    job.argv = (const char *const *)launch.argv.at;
+    job.environment = (const char *const *)launch.environment.at;
+    job.modules = (const char *const *)launch.modules.at;
+    job.options = (const char *const *)launch.options.at;
     int status = watch->handing ? 0 : write_job_file(view, description, attempt->number, &err);
     watch->handing = status == 0;
     if (status == 0)

@@ -124,13 +124,12 @@ static struct json *run_json(struct daemon *daemon, const struct drafts *drafts,
 static int write_files(struct daemon *daemon, const struct drafts *drafts, struct draft *draft, struct error *err)
 {
     struct launch launch;
-    if (!draft->has_spec)
-        launch_tokenize(&launch, &daemon->machine, daemon->worker, draft->row.directory);
-    else if (launch_train(&launch, &draft->spec, &daemon->machine, daemon->worker, draft->row.directory, err) != 0)
+    if (draft->has_spec ? launch_train(&launch, &draft->spec, &daemon->machine, daemon->worker, draft->row.directory, err)
+                        : launch_tokenize(&launch, NULL, &daemon->machine, daemon->worker, draft->row.directory, err))
         return -1;
     if (!draft->row.provenance)
         draft->row.provenance = js_object();
-    js_set(draft->row.provenance, "argv", launch_argv_json(&launch));
+    js_set(draft->row.provenance, "argv", word_list_to_json(&launch.argv));
     struct json *job = launch_to_json(&launch), *run = run_json(daemon, drafts, draft, err);
     int status = run ? write_json(draft->staging, RUN_FILE, run, err) : -1;
     if (status == 0)

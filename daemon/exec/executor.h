@@ -34,6 +34,7 @@ struct job { // what submit needs and what poll tells
     const char *directory;          // run directory
     const char *const *argv;        // NULL-terminated: the worker's command, under its launcher where it has several ranks
     const char *const *environment; // NULL-terminated NAME=VALUE, on top of the daemon's own, cleaned
+    const char *const *modules;     // NULL-terminated names of environment modules that job.sh loads (-m NAME); NULL: none
     const char *const *options;     // NULL-terminated: what the scheduler is asked for (sbatch's options); NULL for an executor without one
     int64_t memory;                 // bytes that it may use on a machine; 0: no limit
     char id[64];                    // executor's job id; empty: not known

@@ -20,13 +20,13 @@ static _Noreturn void become(const struct launch *launch, const char **environme
     signal(SIGINT, SIG_DFL);
     if (getppid() != parent || (talk && dup2(STDERR_FILENO, STDOUT_FILENO) < 0))
         _exit(NOT_STARTED);
-    execvpe(launch->argv[0], launch->argv, (char *const *)(uintptr_t)environment);
+    execvpe(launch->argv.at[0], launch->argv.at, (char *const *)(uintptr_t)environment);
     _exit(NOT_STARTED);
 }
 
 int launch_foreground(const struct launch *launch, bool talk, int *code, struct error *err)
 {
-    const char **environment = job_environment((const char *const *)launch->environment, NULL);
+    const char **environment = job_environment((const char *const *)launch->environment.at, NULL);
     struct sigaction before, ignored = {.sa_handler = SIG_IGN}; // it ends by Ctrl-C, and we tidy up after it
     sigaction(SIGINT, &ignored, &before);
     pid_t parent = getpid(), pid = fork();
@@ -38,9 +38,9 @@ int launch_foreground(const struct launch *launch, bool talk, int *code, struct 
         continue;
     sigaction(SIGINT, &before, NULL);
     if (pid < 0)
-        return error_errno(err, "cannot start %s", launch->argv[0]);
+        return error_errno(err, "cannot start %s", launch->argv.at[0]);
     *code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (WIFSIGNALED(status))
-        return error_set(err, "%s was ended by signal %d (%s)", launch->argv[0], WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return *code == NOT_STARTED ? error_set(err, "cannot start %s", launch->argv[0]) : 0;
+        return error_set(err, "%s was ended by signal %d (%s)", launch->argv.at[0], WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return *code == NOT_STARTED ? error_set(err, "cannot start %s", launch->argv.at[0]) : 0;
 }

@@ -1,12 +1,45 @@
 #!/bin/sh
-# job.sh RUN_DIR -- argv...: one attempt of one run, the same script for every executor and every run.
-# It claims the next attempt directory (mkdir is atomic, so two of them never share one), writes down what it executes, starts the command
-# with its output in the attempt's logs, forwards USR1 and TERM to it, and writes exit.json last, by rename: whoever sees that file sees the
-# whole of it and knows that nothing else will be written. Nothing of the user's is evaluated here: the command is passed on as "$@".
+# job.sh RUN_DIR [-m MODULE]... -- argv...: one attempt of one run, the same script for every executor and every run.
+# It claims the next attempt directory (mkdir is atomic, so two of them never share one), writes down what it executes, loads environment
+# modules, starts the command with its output in the attempt's logs, forwards USR1 and TERM to it, and writes exit.json last, by rename:
+# whoever sees that file sees the whole of it and knows that nothing else will be written. Nothing of the user's is evaluated here: the
+# command is passed on as "$@", a module's name as one word.
+# In a Slurm job (SLURM_JOB_ID) a signal is the scheduler's wish to have the nodes back: the run is asked to stop and save by its stop file,
+# with this attempt's name in it, so that the next attempt knows whose wish it was and takes it away. A stop file that says anything else
+# is a person's or the daemon's, and stays.
 set -u
-[ $# -ge 3 ] && [ "$2" = "--" ] || { echo "usage: job.sh RUN_DIR -- argv..." >&2; exit 2; }
+well_formed()
+{
+    [ $# -ge 1 ] || return 1
+    shift
+    while [ $# -ge 2 ] && [ "$1" = "-m" ]; do shift 2; done
+    [ $# -ge 2 ] && [ "$1" = "--" ]
+}
+well_formed "$@" || { echo "usage: job.sh RUN_DIR [-m MODULE]... -- argv..." >&2; exit 2; }
 run=$1
-shift 2
+shift
+slurm=${SLURM_JOB_ID:-}
+
+# A job that is not the run's any more (its submission was given up, and another one made) does nothing. A lower number than ours is an old
+# look at a file on a shared disk: it is waited for.
+submission_now()
+{
+    current=$(cat "$run/submission" 2>/dev/null)
+    case $current in "" | *[!0-9]*) current=0 ;; esac
+}
+if [ -n "${SWITCHYARD_SUBMISSION:-}" ]; then
+    tries=30
+    submission_now
+    while [ "$current" -lt "$SWITCHYARD_SUBMISSION" ] && [ -d "$run" ] && [ "$tries" -gt 0 ]; do
+        tries=$((tries - 1))
+        sleep 1
+        submission_now
+    done
+    [ "$current" -eq "$SWITCHYARD_SUBMISSION" ] || {
+        echo "job.sh: submission $SWITCHYARD_SUBMISSION of $run is not its last ($current): nothing is started" >&2
+        exit 0
+    }
+fi
 
 now()
 {
@@ -56,6 +89,10 @@ started=$(now)
 SWITCHYARD_ATTEMPT=$attempt
 export SWITCHYARD_ATTEMPT
 
+# The stop file of an earlier attempt has done its work.
+wish=$(head -c 64 "$run/stop" 2>/dev/null)
+case $wish in attempt-"$attempt") ;; attempt-*) rm -f "$run/stop" ;; esac
+
 # A signal that comes before there is a child is kept for it; `caught` tells an interrupted wait from a finished one.
 child=
 kept=
@@ -65,36 +102,107 @@ forward()
     caught=$1
     if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else kept=$1; fi
 }
-trap 'forward USR1' USR1
-trap 'forward TERM' TERM
+# Whether the command would take USR1 and not end by it: it handles it, or blocks it to wait for it (srun).
+takes_usr1()
+{
+    for mask in $(sed -n -e 's/^SigCgt:[[:space:]]*//p' -e 's/^SigBlk:[[:space:]]*//p' "/proc/$child/status" 2>/dev/null); do
+        mask=${mask%??}
+        case ${mask#"${mask%?}"} in [2367abef]) return 0 ;; esac
+    done
+    return 1
+}
+# The file is the wish, whole or not at all (an empty one would be a person's); the signal only shortens the wait.
+stop_and_save()
+{
+    wish=$run/.stop-$attempt
+    printf 'attempt-%d\n' "$attempt" >"$wish" 2>/dev/null && ln "$wish" "$run/stop" 2>/dev/null
+    [ -e "$run/stop" ] || mv "$wish" "$run/stop" 2>/dev/null # a disk without hard links
+    rm -f "$wish"
+    if [ -z "$child" ] || takes_usr1; then forward USR1; else caught=USR1; fi
+}
+if [ -n "$slurm" ]; then
+    trap stop_and_save USR1 USR2 TERM
+else
+    trap 'forward USR1' USR1
+    trap 'forward TERM' TERM
+fi
 trap '' HUP
 
-# The command, not this script, goes into the control group that keeps its memory: what the kernel ends there is still written down here.
-if [ -n "${SWITCHYARD_MEMORY_GROUP:-}" ]; then
-    set -- /bin/sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$SWITCHYARD_MEMORY_GROUP" "$@"
+# `module` is a shell function, defined by a file of the site's; a job's shell reads none by itself.
+find_module_command()
+{
+    for init in "${MODULESHOME:-}/init/sh" "${LMOD_PKG:-}/init/sh" /usr/share/modules/init/sh /usr/share/lmod/lmod/init/sh \
+        /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh; do
+        command -v module >/dev/null 2>&1 && return 0
+        [ -r "$init" ] && . "$init"
+    done
+    command -v module >/dev/null 2>&1
+}
+load_modules()
+{
+    [ "$1" = "-m" ] || return 0
+    set +u
+    find_module_command || { echo "job.sh: this machine has no module command: cannot load the module $2" >&2; return 1; }
+    while [ "$1" = "-m" ]; do
+        module load "$2" || { echo "job.sh: cannot load the module $2" >&2; return 1; }
+        shift 2
+    done
+    set -u
+}
+run_command()
+{
+    while [ "$1" = "-m" ]; do shift 2; done
+    shift
+    # The command, not this script, goes into the control group that keeps its memory: what the kernel ends there is still written down here.
+    if [ -n "${SWITCHYARD_MEMORY_GROUP:-}" ]; then
+        set -- /bin/sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$SWITCHYARD_MEMORY_GROUP" "$@"
+    fi
+    "$@" >>"$here/stdout.log" 2>>"$here/stderr.log" </dev/null &
+    child=$!
+    [ -z "$kept" ] || kill -s "$kept" "$child" 2>/dev/null
+    code=
+    while :; do
+        caught=
+        wait "$child"
+        status=$?
+        # 127 after a first answer: the shell has forgotten the child, the answer stands.
+        [ "$status" -eq 127 ] && [ -n "$code" ] && break
+        code=$status
+        [ -n "$caught" ] || break
+    done
+}
+
+# Asked for now: at the end there may be no time for it.
+nodes=
+find_nodes()
+{
+    names=$(uname -n)
+    [ -z "$slurm" ] || names=$(timeout 10 scontrol show hostnames "${SLURM_JOB_NODELIST:-}" 2>/dev/null) || names=${SLURM_JOB_NODELIST:-$(uname -n)}
+    set -f
+    for name in $(printf '%s' "$names" | tr -c 'A-Za-z0-9._,[]\n-' '?'); do
+        nodes=$nodes${nodes:+,}\"$name\"
+    done
+    set +f
+}
+find_nodes
+
+if ! load_modules "$@" >>"$here/stderr.log" 2>&1; then
+    code=1
+elif [ -n "$slurm" ] && [ -n "$kept" ]; then
+    code=75 # stopped before it began
+else
+    run_command "$@"
 fi
-"$@" >"$here/stdout.log" 2>"$here/stderr.log" </dev/null &
-child=$!
-[ -z "$kept" ] || kill -s "$kept" "$child" 2>/dev/null
-code=
-while :; do
-    caught=
-    wait "$child"
-    status=$?
-    # 127 after a first answer: the shell has forgotten the child, the answer stands.
-    [ "$status" -eq 127 ] && [ -n "$code" ] && break
-    code=$status
-    [ -n "$caught" ] || break
-done
 
 signal=null
 [ "$code" -gt 128 ] && signal=$((code - 128))
-node=$(uname -n | tr -cd 'A-Za-z0-9._-')
 ended=$(now)
+job=
+[ -z "$slurm" ] || job=$(printf ',"job_id":"%s","restarts":%d' "$(printf '%s' "$slurm" | tr -cd '0-9A-Za-z_')" "${SLURM_RESTART_COUNT:-0}")
 record()
 {
-    printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"nodes":["%s"]}\n' \
-        "$attempt" "$code" "$signal" "$started" "$ended" "$node" >"$here/exit.json.tmp" && mv "$here/exit.json.tmp" "$here/exit.json"
+    printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"nodes":[%s]%s}\n' \
+        "$attempt" "$code" "$signal" "$started" "$ended" "$nodes" "$job" >"$here/exit.json.tmp" && mv "$here/exit.json.tmp" "$here/exit.json"
 }
 until record 2>/dev/null; do
     have_patience || { echo "job.sh: cannot write $here/exit.json" >&2; break; }

@@ -1,5 +1,5 @@
 #include "daemon/exec/launch.h"
-#include "schema/base/text.h"
+#include "daemon/exec/slurm/options.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -16,6 +16,7 @@ void machine_look(struct machine *machine)
     machine->cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online > 0 ? online : 1;
     machine->root = geteuid() == 0;
     gpus_look(&machine->gpus, "/dev", getenv(GPUS_VARIABLE));
+    machine->slurm = NULL;
     FILE *scope = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
     int restricted = 0;
     if (scope && fscanf(scope, "%d", &restricted) != 1)
@@ -25,22 +26,14 @@ void machine_look(struct machine *machine)
     machine->ptrace_restricted = restricted > 0;
 }
 
-static void take_word(char ***list, size_t *count, char *word)
-{
-    assert(*count < LAUNCH_WORDS_MAX);
-    *list = reallocate(*list, *count + 2, sizeof **list);
-    (*list)[(*count)++] = word;
-    (*list)[*count] = NULL;
-}
-
 static void add_word(struct launch *launch, const char *word)
 {
-    take_word(&launch->argv, &launch->argv_count, string_copy(word));
+    word_list_add(&launch->argv, word);
 }
 
 static void add_variable(struct launch *launch, const char *name, const char *value)
 {
-    take_word(&launch->environment, &launch->environment_count, string_format("%s=%s", name, value));
+    word_list_addf(&launch->environment, "%s=%s", name, value);
 }
 
 // One process a rank, one machine: no daemon of mpirun's own, shared memory only. Also read by a rank that runs without mpirun.
@@ -109,8 +102,8 @@ static bool is_variable_name(const char *name)
 
 static int add_user_variables(struct launch *launch, const struct spec_pairs *variables, struct error *err)
 {
-    if (variables->count > LAUNCH_WORDS_MAX / 2)
-        return error_set(err, "environment.variables: more than %d variables", LAUNCH_WORDS_MAX / 2);
+    if (variables->count > WORD_LIST_MAX / 2)
+        return error_set(err, "environment.variables: more than %d variables", WORD_LIST_MAX / 2);
     for (size_t i = 0; i < variables->count; i++) {
         if (!is_variable_name(variables->keys[i]))
             return error_set(err, "environment.variables: '%s' is not a name that a job may set (letters, digits and _, not SWITCHYARD_…)",
@@ -120,7 +113,50 @@ static int add_user_variables(struct launch *launch, const struct spec_pairs *va
     return 0;
 }
 
-static int launch_ranks(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *const *words, struct error *err)
+// Last, so that the user's word wins. Releases launch where it fails.
+static int add_environment(struct launch *launch, const struct spec *spec, struct error *err)
+{
+    for (size_t i = 0; i < spec->environment.modules.count; i++)
+        word_list_add(&launch->modules, spec->environment.modules.items[i]);
+    if (add_user_variables(launch, &spec->environment.variables, err) == 0)
+        return 0;
+    launch_release(launch);
+    return -1;
+}
+
+// ---- a Slurm job ----
+
+// How ranks talk is the cluster's own business (UCX, libfabric), but for those of one node, which share memory as they do here.
+static void add_node_mpi_environment(struct launch *launch, const struct slurm_shape *shape)
+{
+    if (shape->nodes > 1)
+        return;
+    add_variable(launch, "OMPI_MCA_pml", "ob1");
+    add_variable(launch, "OMPI_MCA_btl", "self,vader");
+}
+
+// Threads stay on the cores that srun gives their rank; binding each to one of them is left to nobody: a cluster without task affinity
+// gives all ranks all cores.
+static int launch_slurm(struct launch *launch, const struct spec *spec, const struct slurm_shape *shape, const struct machine *machine, bool ranks,
+    const char *const *words, const char *run_directory, struct error *err)
+{
+    *launch = (struct launch){.ranks = shape->nodes * shape->tasks_per_node, .threads = shape->cpus_per_task ? shape->cpus_per_task : 1};
+    if (ranks)
+        slurm_srun(&launch->argv, spec, shape, machine->slurm);
+    for (; *words; words++)
+        add_word(launch, *words);
+    if (ranks)
+        add_node_mpi_environment(launch, shape);
+    add_thread_environment(launch, false);
+    if (slurm_options(&launch->options, spec, shape, machine->slurm, run_directory, err) == 0)
+        return 0;
+    launch_release(launch);
+    return -1;
+}
+
+// ---- a run, wherever it is ----
+
+static int launch_here(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *const *words)
 {
     *launch = (struct launch){.ranks = spec_world_size(spec), .threads = spec->resources.threads_per_rank};
     assert(launch->ranks >= 1);
@@ -135,32 +171,45 @@ static int launch_ranks(struct launch *launch, const struct spec *spec, const st
         add_word(launch, *words);
     add_mpi_environment(launch, machine);
     add_thread_environment(launch, bound);
-    if (add_user_variables(launch, &spec->environment.variables, err) == 0)
-        return 0;
-    launch_release(launch);
-    return -1;
+    return 0;
+}
+
+static int launch_ranks(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *const *words,
+    const char *run_directory, struct error *err)
+{
+    struct slurm_shape shape = slurm_shape_train(spec);
+    int status = spec->executor == EXECUTOR_SLURM ? launch_slurm(launch, spec, &shape, machine, true, words, run_directory, err)
+                                                  : launch_here(launch, spec, machine, words);
+    return status == 0 ? add_environment(launch, spec, err) : -1;
 }
 
 int launch_train(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker,
     const char *run_directory, struct error *err)
 {
-    return launch_ranks(launch, spec, machine, (const char *const[]){worker, "train", run_directory, NULL}, err);
+    return launch_ranks(launch, spec, machine, (const char *const[]){worker, "train", run_directory, NULL}, run_directory, err);
 }
 
 int launch_check(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker, const char *check,
     const char *run_directory, struct error *err)
 {
-    return launch_ranks(launch, spec, machine, (const char *const[]){worker, "check", check, run_directory, NULL}, err);
+    return launch_ranks(launch, spec, machine, (const char *const[]){worker, "check", check, run_directory, NULL}, run_directory, err);
 }
 
-void launch_tokenize(struct launch *launch, const struct machine *machine, const char *worker, const char *run_directory)
+int launch_tokenize(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *worker,
+    const char *run_directory, struct error *err)
 {
+    const char *const words[] = {worker, "tokenize", run_directory, NULL};
+    if (spec && spec->executor == EXECUTOR_SLURM) {
+        struct slurm_shape shape = slurm_shape_tokenize(spec);
+        // The worker's libraries may come from the run's modules and variables.
+        return launch_slurm(launch, spec, &shape, machine, false, words, run_directory, err) == 0 ? add_environment(launch, spec, err) : -1;
+    }
     *launch = (struct launch){.ranks = 1, .threads = 1, .slots = 1};
-    add_word(launch, worker);
-    add_word(launch, "tokenize");
-    add_word(launch, run_directory);
+    for (const char *const *word = words; *word; word++)
+        add_word(launch, *word);
     add_mpi_environment(launch, machine);
     add_thread_environment(launch, false);
+    return 0;
 }
 
 void launch_show_gpus(struct launch *launch, const struct machine *machine)
@@ -174,33 +223,20 @@ void launch_show_gpus(struct launch *launch, const struct machine *machine)
 
 void launch_release(struct launch *launch)
 {
-    for (size_t i = 0; i < launch->argv_count; i++)
-        free(launch->argv[i]);
-    for (size_t i = 0; i < launch->environment_count; i++)
-        free(launch->environment[i]);
-    free(launch->argv);
-    free(launch->environment);
+    word_list_release(&launch->argv);
+    word_list_release(&launch->environment);
+    word_list_release(&launch->options);
+    word_list_release(&launch->modules);
     *launch = (struct launch){0};
-}
-
-static struct json *words_to_json(char *const *words, size_t count)
-{
-    struct json *list = js_array();
-    for (size_t i = 0; i < count; i++)
-        js_append(list, js_string(words[i]));
-    return list;
-}
-
-struct json *launch_argv_json(const struct launch *launch)
-{
-    return words_to_json(launch->argv, launch->argv_count);
 }
 
 struct json *launch_to_json(const struct launch *launch)
 {
     struct json *json = js_object();
-    js_set(json, "argv", launch_argv_json(launch));
-    js_set(json, "environment", words_to_json(launch->environment, launch->environment_count));
+    js_set(json, "argv", word_list_to_json(&launch->argv));
+    js_set(json, "environment", word_list_to_json(&launch->environment));
+    js_set(json, "options", word_list_to_json(&launch->options));
+    js_set(json, "modules", word_list_to_json(&launch->modules));
     js_set(json, "ranks", js_integer(launch->ranks));
     js_set(json, "threads", js_integer(launch->threads));
     js_set(json, "slots", js_integer(launch->slots));
@@ -209,17 +245,10 @@ struct json *launch_to_json(const struct launch *launch)
     return json;
 }
 
-static int words_from_json(char ***words, size_t *count, const struct json *list)
+// A list that descriptions of older daemons do not have.
+static int optional_words(struct word_list *list, const struct json *array)
 {
-    if (js_kind(list) != JSON_KIND_ARRAY || js_count(list) > LAUNCH_WORDS_MAX)
-        return -1;
-    for (size_t i = 0; i < js_count(list); i++) {
-        const char *word = js_string_of(js_at(list, i), NULL);
-        if (!word)
-            return -1;
-        take_word(words, count, string_copy(word));
-    }
-    return 0;
+    return array ? word_list_from_json(list, array) : 0;
 }
 
 int launch_from_json(struct launch *launch, const struct json *json, struct error *err)
@@ -227,15 +256,15 @@ int launch_from_json(struct launch *launch, const struct json *json, struct erro
     *launch = (struct launch){
         .ranks = js_integer_of(js_get(json, "ranks"), 0),
         .threads = js_integer_of(js_get(json, "threads"), 0),
-        .slots = js_integer_of(js_get(json, "slots"), 0),
+        .slots = js_integer_of(js_get(json, "slots"), -1),
         .oversubscribed = js_boolean_of(js_get(json, "oversubscribed"), false),
         .gpus = js_integer_of(js_get(json, "gpus"), 0),
     };
     if (gpus_from_json(&launch->held, js_get(json, "gpu_devices"), err) != 0)
         return -1;
-    if (words_from_json(&launch->argv, &launch->argv_count, js_get(json, "argv")) == 0 &&
-        words_from_json(&launch->environment, &launch->environment_count, js_get(json, "environment")) == 0 && launch->argv_count > 0 &&
-        launch->ranks > 0 && launch->slots > 0 && launch->gpus >= 0)
+    if (word_list_from_json(&launch->argv, js_get(json, "argv")) == 0 && word_list_from_json(&launch->environment, js_get(json, "environment")) == 0 &&
+        optional_words(&launch->options, js_get(json, "options")) == 0 && optional_words(&launch->modules, js_get(json, "modules")) == 0 &&
+        launch->argv.count > 0 && launch->ranks > 0 && launch->slots >= 0 && launch->gpus >= 0)
         return 0;
     launch_release(launch);
     return error_set(err, "not a job description: argv, environment, ranks or slots is missing");

@@ -3,6 +3,7 @@
 #include "daemon/exec/environment.h"
 #include "daemon/exec/executor.h"
 #include "daemon/exec/process.h"
+#include "daemon/exec/word_list.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/base/text.h"
@@ -24,7 +25,7 @@ enum { KILL_ROUNDS = 100, KILL_PAUSE_MS = 5, TAGGED_MAX = 4096 };
 #define MEMORY_LOOK_SECONDS 1.0
 
 // Own session, default signals, /dev/null as input; job.sh's own complaints go to submit.log in the run directory.
-static int spawn(pid_t *pid, const char **argv, const char **environment, const char *directory)
+static int spawn(pid_t *pid, char *const *argv, const char **environment, const char *directory)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -41,7 +42,7 @@ static int spawn(pid_t *pid, const char **argv, const char **environment, const 
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int fault = posix_spawn(pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)environment);
+    int fault = posix_spawn(pid, argv[0], &actions, &attributes, argv, (char *const *)(uintptr_t)environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return fault;
@@ -66,22 +67,25 @@ static int local_submit(void *context, struct job *job, struct error *err)
         free(group);
         return -1;
     }
-    size_t words = 0;
-    while (job->argv[words])
-        words++;
-    const char **argv = allocate(words + 5, sizeof *argv);
-    const char *const head[] = {"/bin/sh", local->job_script, job->directory, "--"};
-    memcpy(argv, head, sizeof head);
-    for (size_t i = 0; i < words; i++)
-        argv[4 + i] = job->argv[i];
+    struct word_list words = {0};
+    word_list_add(&words, "/bin/sh");
+    word_list_add(&words, local->job_script);
+    word_list_add(&words, job->directory);
+    for (const char *const *module = job->modules; module && *module; module++) {
+        word_list_add(&words, "-m");
+        word_list_add(&words, *module);
+    }
+    word_list_add(&words, "--");
+    for (const char *const *word = job->argv; *word; word++)
+        word_list_add(&words, *word);
     char *tag = string_format(TAG_VARIABLE "=%s", job->tag), *into = group ? string_format(GROUP_VARIABLE "=%s", group) : NULL;
     const char **environment = job_environment(job->environment, (const char *const[]){tag, into, NULL});
     pid_t pid = 0;
-    int fault = spawn(&pid, argv, environment, job->directory);
+    int fault = spawn(&pid, words.at, environment, job->directory);
     free(environment);
     free(into);
     free(tag);
-    free(argv);
+    word_list_release(&words);
     free(group);
     if (fault) {
         errno = fault;

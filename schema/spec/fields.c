@@ -65,6 +65,11 @@ static bool refused_executor(const struct spec *spec)
     return spec->executor != EXECUTOR_LOCAL && !(spec->executor == EXECUTOR_SLURM && spec->slurm.present);
 }
 
+static bool refused_nodes(const struct spec *spec)
+{
+    return spec->resources.nodes > 1 && spec->executor == EXECUTOR_LOCAL;
+}
+
 static bool refused_tokenizer(const struct spec *spec)
 {
     return spec->data.text && strcmp(spec->data.tokenizer, "byte") != 0;
@@ -104,7 +109,7 @@ const struct field spec_fields[] = {
 
     {"environment", FIELD_SECTION, .help = "what the job's processes find around them"},
     {"environment.variables", FIELD_PAIRS, AT(environment.variables), .help = "NAME: value, passed without a shell"},
-    {"environment.modules", FIELD_STRINGS, AT(environment.modules), .cannot = "load environment modules", .help = "modules to load"},
+    {"environment.modules", FIELD_STRINGS, AT(environment.modules), .letters = "_.+/@=:,-", .help = "modules to load before the job starts, by the `module` command of its machine"},
 
     {"data", FIELD_SECTION, .help = "tokens to train on: exactly one of text, prefix, manifest"},
     {"data.text", FIELD_PATH, AT(data.text), .help = "text or JSONL file, plain or gzip; tokenised on first use, cached by content"},
@@ -327,7 +332,7 @@ const struct field spec_fields[] = {
         .help = "chunks of layers a pipeline rank; 1: not interleaved"},
 
     {"resources", FIELD_SECTION, .help = "machines"},
-    {"resources.nodes", FIELD_INTEGER, AT(resources.nodes), "1", 1, 1 << 16, .cannot = "run on several nodes", .help = "nodes"},
+    {"resources.nodes", FIELD_INTEGER, AT(resources.nodes), "1", 1, 1 << 16, .cannot = "run on several nodes without a scheduler", .refused = refused_nodes, .help = "nodes"},
     {"resources.gpus_per_node", FIELD_INTEGER, AT(resources.gpus_per_node), "0", 0, 64, .help = "GPUs of a node that a run has to itself; 0: none"},
     {"resources.gpu_memory", FIELD_BYTES, AT(resources.gpu_memory), NULL, 0, LARGE, .help = "memory of a GPU, checked against what the run needs"},
     {"resources.ranks_per_node", FIELD_INTEGER, AT(resources.ranks_per_node), NULL, 1, 1 << 12, .derived = "gpus_per_node, else 1",
@@ -342,18 +347,19 @@ const struct field spec_fields[] = {
 
     {"slurm", FIELD_SECTION, AT(slurm.present), .present = has_slurm, .optional = true, .cannot = "submit to Slurm", .refused = refused_slurm,
         .help = "options of sbatch"},
-    {"slurm.partition", FIELD_STRING, AT(slurm.partition), .help = "partition"},
-    {"slurm.account", FIELD_STRING, AT(slurm.account), .help = "account"},
-    {"slurm.qos", FIELD_STRING, AT(slurm.qos), .help = "quality of service"},
-    {"slurm.reservation", FIELD_STRING, AT(slurm.reservation), .help = "reservation"},
-    {"slurm.constraint", FIELD_STRING, AT(slurm.constraint), .help = "features that nodes must have"},
-    {"slurm.nodelist", FIELD_STRING, AT(slurm.nodelist), .help = "nodes to use"},
-    {"slurm.exclude", FIELD_STRING, AT(slurm.exclude), .help = "nodes not to use"},
-    {"slurm.mpi", FIELD_STRING, AT(slurm.mpi), .help = "srun's --mpi, such as pmix"},
+    {"slurm.partition", FIELD_STRING, AT(slurm.partition), .letters = "_.+,-", .help = "partition"},
+    {"slurm.account", FIELD_STRING, AT(slurm.account), .letters = "_.+@-", .help = "account"},
+    {"slurm.qos", FIELD_STRING, AT(slurm.qos), .letters = "_.+@,-", .help = "quality of service"},
+    {"slurm.reservation", FIELD_STRING, AT(slurm.reservation), .letters = "_.+@,-", .help = "reservation"},
+    {"slurm.constraint", FIELD_STRING, AT(slurm.constraint), .letters = "_.,&|*[]()!:=+-", .help = "features that nodes must have"},
+    {"slurm.nodelist", FIELD_STRING, AT(slurm.nodelist), .letters = "_.,[]-", .help = "nodes to use"},
+    {"slurm.exclude", FIELD_STRING, AT(slurm.exclude), .letters = "_.,[]-", .help = "nodes not to use"},
+    {"slurm.mpi", FIELD_STRING, AT(slurm.mpi), .letters = "_.-", .derived = "of config.yaml, else pmix", .help = "srun's --mpi, such as pmix"},
     {"slurm.exclusive", FIELD_BOOLEAN, AT(slurm.exclusive), "false", .help = "nodes for this job alone"},
     {"slurm.requeue", FIELD_BOOLEAN, AT(slurm.requeue), "false", .help = "may be requeued"},
-    {"slurm.signal", FIELD_STRING, AT(slurm.signal), .help = "sbatch's --signal, such as USR1@120"},
-    {"slurm.grace", FIELD_DURATION, AT(slurm.grace), "60s", 0, 86400, .help = "time to save between the stop and the kill"},
+    {"slurm.signal", FIELD_STRING, AT(slurm.signal), .derived = "USR1, `grace` before the end",
+        .help = "sbatch's --signal: USR1, USR2 or TERM, and @SECONDS before the end, such as USR1@120; sent to the job's script, which stops and saves the run"},
+    {"slurm.grace", FIELD_DURATION, AT(slurm.grace), "60s", 0, 65535, .help = "time to save between the stop and the kill"},
 
     {"hf-jobs", FIELD_SECTION, AT(hf_jobs.present), .present = has_hf_jobs, .optional = true, .cannot = "rent machines", .refused = refused_hf_jobs,
         .help = "options of hf jobs run"},
@@ -438,6 +444,8 @@ void field_expectation(struct text *out, const struct field *field)
     text_add(out, field->type == FIELD_STRINGS && field->choices ? "a list of any of " : words[field->type]);
     for (size_t i = 0; field->choices && field->choices[i]; i++)
         text_addf(out, "%s`%s`", i ? ", " : "", field->choices[i]);
+    if (field->letters)
+        text_addf(out, " of letters, digits and `%s`", field->letters);
     if (field->type == FIELD_INTEGER || field->type == FIELD_INTEGERS || field->type == FIELD_NUMBER)
         add_range(out, field);
 }

@@ -36,6 +36,7 @@ struct field {
     double least, most;          // range; both 0: none
     unsigned open;               // enum field_open
     const char *const *choices;  // ends with NULL
+    const char *letters;         // FIELD_STRING, FIELD_STRINGS: what a value may hold besides letters and digits; NULL: anything
     bool required;               // wherever its section is there
     const char *instead;         // path of a key whose presence makes up for a missing required one
     bool optional;               // FIELD_SECTION: its required keys are wanted only where it is written

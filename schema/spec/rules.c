@@ -219,4 +219,5 @@ void check_rules(struct check *check)
     check_upcycle(check);
     check_layout(check);
     check_inputs(check);
+    check_slurm(check);
 }

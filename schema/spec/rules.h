@@ -13,3 +13,4 @@ void check_moe(struct check *check);    // rules_moe.c
 void check_upcycle(struct check *check);
 void check_routing(struct check *check); // rules_routing.c
 void check_inputs(struct check *check); // rules_inputs.c
+void check_slurm(struct check *check); // rules_slurm.c

@@ -204,8 +204,6 @@ static void check_resources(struct check *check)
         check_at(check, "resources.gpus_per_node", true, "the GPUs are not used by this `resources.device`");
     else if (rule_reads(check, "resources.device", "resources.gpus_per_node", NULL) && spec->resources.gpus_per_node && spec->resources.device == DEVICE_AUTO)
         check_at(check, "resources.gpus_per_node", true, "the run has these GPUs to itself, but this build computes on CPUs: it cannot use CUDA yet");
-    if (rule_reads(check, "slurm", "executor", NULL) && spec->slurm.present && spec->executor != EXECUTOR_SLURM)
-        check_at(check, "slurm", true, "the keys of `slurm` are not used by this `executor`");
     static const char *const only_full[] = {"training.recompute.method", "training.recompute.layers"};
     for (size_t i = 0; i < sizeof only_full / sizeof *only_full && rule_reads(check, "training.recompute.granularity", NULL); i++)
         if (rule_written(check, only_full[i]) && spec->training.recompute.granularity != RECOMPUTE_FULL)

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIST_MAX = 1024 }; // items of a list or a map of strings
+enum {
+    LIST_MAX = 1024, // items of a list or a map of strings
+    WORD_MAX = 4096  // bytes of a value that has an alphabet
+};
 
 // What stands for the dollar sign at *at: moves *at behind it. false, with the fault recorded.
 static bool expand_dollar(struct problems *problems, const struct node *node, const char **at, struct text *out)
@@ -92,11 +95,31 @@ static bool convert_path(struct check *check, const struct field *field, const s
     return store(check, field, absolute);
 }
 
+// Why a value of a field that has an alphabet is none: it becomes a word of another program's command line. NULL if it is good.
+static const char *why_no_word(const char *string, const char *letters)
+{
+    if (!*string)
+        return "it is empty";
+    if (*string == '-')
+        return "it may not begin with `-`";
+    if (strlen(string) > WORD_MAX)
+        return "it is longer than 4096 bytes";
+    for (; *string; string++)
+        if (!(*string >= 'a' && *string <= 'z') && !(*string >= 'A' && *string <= 'Z') && !(*string >= '0' && *string <= '9') && !strchr(letters, *string))
+            return "another character is in it";
+    return NULL;
+}
+
 static bool convert_string(struct check *check, const struct field *field, const struct node *node)
 {
     char *string = value_expand(check->problems, node);
     if (!string)
         return false;
+    const char *why = field->letters ? why_no_word(string, field->letters) : NULL;
+    if (why) {
+        free(string);
+        return value_refuse(check, field, node, why);
+    }
     if (field->type == FIELD_NAME && !name_is_valid(string)) {
         free(string);
         return value_refuse(check, field, node, NULL);
@@ -142,6 +165,12 @@ static bool convert_strings(struct check *check, const struct field *field, cons
             problem_at(check->problems, item, "`%s`: each item is a string", field->path);
         else if (!field->choices || find_choice(check, field, item) >= 0)
             string = value_expand(check->problems, item);
+        const char *why = string && field->letters ? why_no_word(string, field->letters) : NULL;
+        if (why) {
+            value_refuse(check, field, item, why);
+            free(string);
+            string = NULL;
+        }
         if (string)
             list.items[list.count++] = string;
         else

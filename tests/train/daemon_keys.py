@@ -57,6 +57,9 @@ with Home() as home:
     told("model.from.path", "that directory", sets("path", f"model.from.path={checkpoint}")[0]["from"]["checkpoint"], str(checkpoint))
 
     told("environment.variables", "the job's environment", "A_WORD=a word" in sets("variables", "environment.variables={A_WORD: a word}")[1]["environment"], True)
+    _, job, seen = sets("modules", "environment.modules=[no-such/module]", states=("failed",))
+    said = (pathlib.Path(seen["directory"]) / "attempt-1" / "stderr.log").read_text()
+    told("environment.modules", "is loaded before the job starts, or the job fails", (job["modules"], "cannot load the module no-such/module" in said), (["no-such/module"], True))
     _, _, slow = sets("limit", "training.iterations=1000000", "resources.time_limit=2s", states=("timed_out", "succeeded", "failed"))
     told("resources.time_limit", "ends the run", slow["state"], "timed_out")
     _, job, _ = sets("gpu", "resources.gpus_per_node=2", "resources.ranks_per_node=1")

@@ -25,9 +25,9 @@ static char *joined(char *const *words)
 static const char *variable(const struct launch *launch, const char *name)
 {
     const char *found = NULL;
-    for (size_t i = 0; i < launch->environment_count; i++)
-        if (strncmp(launch->environment[i], name, strlen(name)) == 0 && launch->environment[i][strlen(name)] == '=')
-            found = launch->environment[i] + strlen(name) + 1;
+    for (size_t i = 0; i < launch->environment.count; i++)
+        if (strncmp(launch->environment.at[i], name, strlen(name)) == 0 && launch->environment.at[i][strlen(name)] == '=')
+            found = launch->environment.at[i] + strlen(name) + 1;
     return found;
 }
 
@@ -46,7 +46,7 @@ static void expect(const struct machine *machine, int64_t ranks, int64_t threads
 {
     struct launch launch;
     make(&launch, machine, ranks, threads);
-    char *got = joined(launch.argv);
+    char *got = joined(launch.argv.at);
     assert_string_equal(got, argv);
     assert_int_equal(launch.slots, slots);
     assert_int_equal(launch.oversubscribed, oversubscribed);
@@ -120,12 +120,12 @@ static void test_tokenize_and_json(void **state)
 {
     (void)state;
     struct launch launch, again;
-    launch_tokenize(&launch, &two_cores, "/bin/w", "/r");
-    char *argv = joined(launch.argv);
+    assert_int_equal(launch_tokenize(&launch, NULL, &two_cores, "/bin/w", "/r", NULL), 0);
+    char *argv = joined(launch.argv.at);
     assert_string_equal(argv, "/bin/w tokenize /r");
     struct json *json = launch_to_json(&launch);
     assert_int_equal(launch_from_json(&again, json, NULL), 0);
-    char *back = joined(again.argv), *one = joined(launch.environment), *two = joined(again.environment);
+    char *back = joined(again.argv.at), *one = joined(launch.environment.at), *two = joined(again.environment.at);
     assert_string_equal(argv, back);
     assert_string_equal(one, two);
     assert_int_equal(again.slots, 1);

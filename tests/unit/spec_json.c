@@ -174,8 +174,8 @@ static void test_json_is_final(void **state)
 {
     (void)state;
     struct spec_file file;
-    load_good(&file, GOOD_SPEC "slurm: {account: '$${HOME}$$'}\n", NULL);
-    assert_string_equal(file.runs[0].spec.slurm.account, "${HOME}$");
+    load_good(&file, GOOD_SPEC "code: {commit: '$${HOME}$$'}\n", NULL);
+    assert_string_equal(file.runs[0].spec.code.commit, "${HOME}$");
     js_free(there_and_back(&file.runs[0].spec));
     spec_file_release(&file);
 }
@@ -185,7 +185,7 @@ static void test_json_is_final(void **state)
 static void test_unrunnable_keys(void **state)
 {
     (void)state;
-    static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x", "environment.modules=[a]",
+    static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x",
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "resources.nodes=2",
         "resources.device=cuda", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",

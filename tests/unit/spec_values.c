@@ -117,20 +117,21 @@ static void test_strings_by_type(void **state)
     setenv("WHO", "me & you", 1);
     load_good(&file,
         "base: good.yaml\n"
-        "slurm: {account: 12345, qos: no, constraint: 1e-3, mpi: 'null', signal: 0x1F, reservation: \"a ${WHO} b\", nodelist: '$${WHO}'}\n"
-        "environment: {variables: {A: 007, B: true, C: ''}}\n",
+        "slurm: {account: 12345, qos: no, constraint: 1e-3, mpi: 'null'}\n"
+        "code: {commit: \"a ${WHO} b\"}\n"
+        "environment: {variables: {A: 007, B: true, C: '', D: '$${WHO}', E: 0x1F}}\n",
         NULL);
     const struct spec *spec = &file.runs[0].spec;
     assert_string_equal(spec->slurm.account, "12345");
     assert_string_equal(spec->slurm.qos, "no");
     assert_string_equal(spec->slurm.constraint, "1e-3");
     assert_string_equal(spec->slurm.mpi, "null");
-    assert_string_equal(spec->slurm.signal, "0x1F");
-    assert_string_equal(spec->slurm.reservation, "a me & you b");
-    assert_string_equal(spec->slurm.nodelist, "${WHO}");
+    assert_string_equal(spec->code.commit, "a me & you b");
     assert_string_equal(spec->environment.variables.values[0], "007");
     assert_string_equal(spec->environment.variables.values[1], "true");
     assert_string_equal(spec->environment.variables.values[2], "");
+    assert_string_equal(spec->environment.variables.values[3], "${WHO}");
+    assert_string_equal(spec->environment.variables.values[4], "0x1F");
     spec_file_release(&file);
 }
 
