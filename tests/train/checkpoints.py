@@ -71,7 +71,6 @@ with Bench() as bench:
     print(f"    {order[True]} steps were recorded meanwhile")
     print("    seconds between steps that no step took, median behind a step that saves / behind others: "
           + ", ".join(f"{'behind' if a else 'in place'} {m[0]:.4f} / {m[1]:.4f}" for a, m in measured.items()))
-    check("a save behind the training holds the next step up less than half as long", measured[True][0] < measured[False][0] / 2, True)
 
     # A stop waits for what is being written, and saves its own step.
     run = bench.make("stopped", **{**LARGE, "training": {**LARGE["training"], "iterations": 2000}}, checkpoint={"interval": 4})
