@@ -57,7 +57,7 @@ class Cluster:
     def __enter__(self):
         self.directory.chmod(0o755)  # a job's user, slurmctld and slurmd all go through it
         try:
-            self.fault("start", *self.options, timeout=180)
+            self.fault("start", *self.options, timeout=600)
         except BaseException:
             print(f"kept for a look: {self.directory}", file=sys.stderr)
             raise
@@ -72,7 +72,7 @@ class Cluster:
             self.fault("stop")
             print(f"cluster kept for a look: {self.directory}", file=sys.stderr)
 
-    def fault(self, verb, *words, timeout=90):
+    def fault(self, verb, *words, timeout=180):
         """A verb of tests/slurm/cluster. Through a file, not a pipe: the daemons that it starts outlive it."""
         with tempfile.TemporaryFile() as output:
             done = subprocess.run([SCRIPT, verb, self.directory, *words], stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout)
@@ -99,7 +99,7 @@ class Cluster:
         done = self.run("scontrol", "show", "job", number, "-o")
         return dict(word.split("=", 1) for word in done.stdout.split() if "=" in word) if done.returncode == 0 else {}
 
-    def wait_job(self, number, *states, timeout=90):
+    def wait_job(self, number, *states, timeout=180):
         """Until the job is in one of these states; returns what it is then."""
         deadline, job = time.monotonic() + timeout, {}
         while time.monotonic() < deadline:
@@ -109,7 +109,7 @@ class Cluster:
             time.sleep(0.1)
         raise AssertionError(f"job {number} is {job.get('JobState')} ({job.get('Reason')}) after {timeout} s, expected {', '.join(states)}")
 
-    def wait_node(self, name, *states, timeout=90):
+    def wait_node(self, name, *states, timeout=180):
         deadline, state = time.monotonic() + timeout, None
         while time.monotonic() < deadline:
             state = self.run("sinfo", "-h", "-n", name, "-o", "%T").stdout.split()[:1]

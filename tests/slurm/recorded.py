@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""What Slurm's commands print and how they end, recorded from a real cluster in recorded.json, and asked again:
+
+    tests/slurm/recorded.py standin   the stand-in says what was recorded
+    tests/slurm/recorded.py real      a real cluster on this machine still does
+    tests/slurm/recorded.py write     records it anew
+
+So the stand-in, over which the tests with faults run, cannot drift away from what it stands for. Numbers of jobs, times and folders are
+replaced by their names; lines are sorted where Slurm's order is its own.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from testbed import Cluster, skip_without_cluster
+
+HERE = pathlib.Path(__file__).resolve().parent
+RECORDED = HERE / "recorded.json"
+BIN = pathlib.Path(os.environ.get("SWITCHYARD_BIN", HERE.parent.parent / "build" / "bin"))
+MARK = "--comment=switchyard:0123456789abcdef0123456789abcdef:1"
+FULL, PLAIN, ACCOUNTING = subprocess.run([BIN / "slurm_simulate", "formats"], capture_output=True, text=True, check=True).stdout.splitlines()
+LIST = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--user={os.geteuid()}"]
+PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "srun")
+SCRIPT = """#!/bin/sh
+echo up
+case $1 in
+code) exit "$2" ;;
+signal) kill -"$2" $$ ;;
+again) [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 600 ;;
+sleep) sleep "$2" ;;
+esac
+"""
+
+
+class Real:
+    """The cases as they come about on a cluster."""
+
+    def __init__(self, cluster, folder):
+        self.cluster, self.folder, self.jobs = cluster, folder, {}
+
+    def run(self, *words):
+        environment = {**self.cluster.environment, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
+        return subprocess.run([str(word) for word in words], env=environment, cwd=self.folder, text=True, capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=120, errors="replace")
+
+    def submit(self, name, *arguments, options=()):
+        done = self.run("sbatch", "--parsable", MARK, f"--job-name={name}", "--output=/dev/null", "--open-mode=append", *options,
+                        self.folder / "script.sh", *arguments)
+        assert done.returncode == 0, done
+        self.jobs[name] = done.stdout.strip()
+        return self.jobs[name]
+
+    def make_jobs(self):
+        wait = self.cluster.wait_job
+        wait(self.submit("done", "code", "0"), "COMPLETED")
+        wait(self.submit("failed", "code", "3"), "FAILED")
+        wait(self.submit("killed", "signal", "9"), "FAILED")
+        wait(self.submit("again", "again", options=["--requeue"]), "RUNNING")
+        wait(self.submit("cancelled", "sleep", "600"), "RUNNING")
+        wait(self.submit("running", "sleep", "600"), "RUNNING")
+        self.submit("unstarted", "code", "0", options=["--hold"])
+        self.submit("held", "code", "0", options=["--hold"])
+        wait(self.submit("later", "code", "0", options=["--begin=now+3600"]), "PENDING")
+        time.sleep(1)
+        self.cluster.client("scontrol", "requeue", self.jobs["again"])
+        self.cluster.client("scancel", self.jobs["cancelled"], self.jobs["unstarted"])
+        wait(self.jobs["cancelled"], "CANCELLED")
+        wait(self.jobs["again"], "COMPLETED")
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and "JobHeldUser" not in self.run(*LIST, "--format=%j %r").stdout:
+            time.sleep(0.2)
+        time.sleep(2)  # accounting hears of it a moment later
+
+    def controller(self, state):
+        verb = {"down": "ctld-stop", "up": "ctld-start", "slow": "ctld-pause", "awake": "ctld-resume"}[state]
+        self.cluster.fault(verb)
+
+    def accounting(self, up):
+        self.cluster.fault("dbd-start" if up else "dbd-kill")
+
+
+class StandIn(Real):
+    """The same cases, put into the simulated cluster by hand."""
+
+    def __init__(self, folder, accounting=True):
+        self.folder, self.jobs, self.file = folder, {}, folder / "cluster.simulated"
+        (folder / "bin").mkdir(exist_ok=True)
+        for name in PROGRAMS:
+            (folder / "bin" / name).symlink_to(BIN / "slurm_standin")
+        self.simulate("new", 1)
+        self.simulate("cluster", f"accounting={int(accounting)}")
+
+    def simulate(self, *words):
+        subprocess.run([BIN / "slurm_simulate", self.file, *map(str, words)], check=True)
+
+    def run(self, *words):
+        environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", "SLURM_CONF": str(self.file), "SLURM_TIME_FORMAT": "%s"}
+        return subprocess.run([str(word) for word in words], env=environment, cwd=self.folder, text=True, capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=120, errors="replace")
+
+    def make_jobs(self):
+        start, ran = "started=1800000000", ["started=1800000000", "ended=1800000001", "nodes=n1"]
+        self.simulate("cluster", "now=1800000002")
+        for name in ("done", "failed", "killed", "again", "cancelled", "running", "unstarted", "held", "later"):
+            self.submit(name, "code", "0")
+        job = lambda name, *words: self.simulate("job", self.jobs[name], *words)  # noqa: E731
+        job("done", "state=COMPLETED", *ran)
+        job("failed", "state=FAILED", "code=3", "reason=NonZeroExitCode", *ran)
+        job("killed", "state=FAILED", "signal=9", "reason=JobLaunchFailure", *ran)
+        job("again", "state=REQUEUED", "reason=None", *ran)
+        self.simulate("again", self.jobs["again"])
+        job("again", "state=COMPLETED", "restarts=1", *ran)
+        job("cancelled", "state=CANCELLED", f"by={os.geteuid()}", "signal=15", *ran)
+        job("running", "state=RUNNING", start, "nodes=n1")
+        job("unstarted", "state=CANCELLED", f"by={os.geteuid()}", "reason=JobHeldUser", "started=1800000001", "ended=1800000001")
+        job("held", "reason=JobHeldUser")
+        job("later", "reason=BeginTime", "expected=1800003600")
+
+    def controller(self, state):
+        self.simulate("cluster", f"down={int(state == 'down')}", f"slow={int(state == 'slow')}")
+
+    def accounting(self, up):
+        self.simulate("cluster", f"accounting_down={int(not up)}")
+
+
+def normal(text, backend, separator=None):
+    """Lines without what differs from cluster to cluster."""
+    lines = []
+    names = {number: name for name, number in backend.jobs.items()}
+    for line in text.splitlines():
+        if separator and separator in line:
+            fields = line.split(separator)
+            fields[0] = names.get(fields[0], fields[0])
+            for form, word in ((r"\d{9,}", "TIME"), (r"\d+:\d\d", "USED"), (r"n\d+|n\[.*\]", "NODES")):
+                fields = [word if re.fullmatch(form, field) else field for field in fields]
+            if len(fields) == 9 and ":" in fields[2]:
+                fields[4] = "USED"  # sacct's, in seconds
+            line = "|".join(fields)
+        if re.search("slurm_persist_conn_open|PersistInit", line):
+            continue  # how a connection failed differs from time to time; that it did is said once more
+        line = re.sub(r"Transport endpoint is not connected|Connection refused", "NO CONNECTION", line.replace(str(backend.folder), "FOLDER"))
+        lines.append(re.sub(r"(?<=job )\d+|(?<=job id )\d+|(?<=CANCELLED by )\d+", "N", line))
+    return sorted(lines)
+
+
+def ask(backend, answers, label, *words, separator=None):
+    done = backend.run(*words)
+    answers[label] = {"code": done.returncode, "out": normal(done.stdout, backend, separator), "talk": normal(done.stderr, backend)}
+
+
+def questions(backend):
+    """Every question, in the order in which the cluster is made ready for it."""
+    answers = {}
+    backend.make_jobs()
+    ids = ",".join(backend.jobs.values())
+    account = ["sacct", "--allocations", "--duplicates", "--noheader", "--parsable2", "--delimiter=\x1f", f"--jobs={ids},99999", ACCOUNTING]
+    ask(backend, answers, "squeue, all fields", *LIST, FULL, separator="\x1f")
+    ask(backend, answers, "squeue, few fields", *LIST, PLAIN, separator="\x1f")
+    ask(backend, answers, "sacct", *account, separator="\x1f")
+    ask(backend, answers, "squeue, unknown option", "squeue", "--nosuch")
+    ask(backend, answers, "squeue, unknown field", *LIST, "--Format=nosuch:0")
+    ask(backend, answers, "scancel, unknown option", "scancel", "--nosuch", "1")
+    ask(backend, answers, "scancel, unknown job", "scancel", "99999")
+    ask(backend, answers, "scancel, ended job", "scancel", backend.jobs["done"])
+    ask(backend, answers, "scontrol requeue, unknown job", "scontrol", "requeue", "99999")
+    ask(backend, answers, "sbatch, unknown partition", "sbatch", "--parsable", "--partition=nosuch", backend.folder / "script.sh")
+    ask(backend, answers, "sbatch, unknown option", "sbatch", "--parsable", "--nosuch", backend.folder / "script.sh")
+    ask(backend, answers, "sbatch, no script", "sbatch", "--parsable", "nosuch.sh")
+    ask(backend, answers, "srun, kinds of MPI", "srun", "--mpi=list")
+    backend.controller("slow")
+    ask(backend, answers, "squeue, slow controller", *LIST, FULL)
+    ask(backend, answers, "sbatch, slow controller", "sbatch", "--parsable", MARK, "--job-name=slow", "--hold", backend.folder / "script.sh", "code", "0")
+    backend.controller("awake")
+    deadline, made = time.monotonic() + 30, []
+    while not made and time.monotonic() < deadline:
+        time.sleep(0.3)
+        if isinstance(backend, StandIn):
+            backend.simulate("cluster", "now=1800000100")
+        made = [line for line in backend.run(*LIST, "--format=%j").stdout.split() if line == "slow"]
+    answers["sbatch, slow controller"]["jobs"] = len(made)
+    backend.accounting(False)
+    ask(backend, answers, "sacct, no slurmdbd", *account)
+    backend.accounting(True)
+    backend.controller("down")
+    ask(backend, answers, "squeue, no controller", *LIST, FULL)
+    ask(backend, answers, "sbatch, no controller", "sbatch", "--parsable", backend.folder / "script.sh")
+    ask(backend, answers, "scancel, no controller", "scancel", backend.jobs["running"])
+    backend.controller("up")
+    return answers
+
+
+def without_accounting(backend):
+    answers = {}
+    ask(backend, answers, "sacct, no accounting", "sacct", "--allocations", "--noheader", "--parsable2", "--jobs=1", ACCOUNTING)
+    return answers
+
+
+def differences(answers, recorded, subset):
+    """subset: standard error need only hold lines that were recorded, since the real commands say more in places."""
+    faults = [f"{label}: not asked" for label in recorded if label not in answers]
+    for label, got in answers.items():
+        want = recorded.get(label, {})
+        for part in sorted({*got, *want}):
+            mine, theirs = got.get(part), want.get(part)
+            if mine != theirs and not (subset and part == "talk" and mine and theirs and set(mine) <= set(theirs)):
+                faults.append(f"{label}: {part} is {json.dumps(mine, indent=1)}, recorded {json.dumps(theirs, indent=1)}")
+    return faults
+
+
+def in_folder(act):
+    with tempfile.TemporaryDirectory(prefix="switchyard-recorded-") as name:
+        os.chmod(name, 0o755)
+        folder = pathlib.Path(name)
+        (folder / "script.sh").write_text(SCRIPT)
+        return act(folder)
+
+
+def from_real():
+    skip_without_cluster(accounting=True)
+    with Cluster(nodes=1, accounting=True) as cluster:
+        answers = in_folder(lambda folder: questions(Real(cluster, folder)))
+    with Cluster(nodes=1) as cluster:
+        answers.update(in_folder(lambda folder: without_accounting(Real(cluster, folder))))
+    return answers
+
+
+def from_standin():
+    answers = in_folder(lambda folder: questions(StandIn(folder)))
+    answers.update(in_folder(lambda folder: without_accounting(StandIn(folder, accounting=False))))
+    return answers
+
+
+def main():
+    what = sys.argv[1] if len(sys.argv) == 2 else ""
+    if what not in ("standin", "real", "write"):
+        sys.exit(__doc__)
+    answers = from_standin() if what == "standin" else from_real()
+    if what == "write":
+        RECORDED.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
+        return 0
+    faults = differences(answers, json.loads(RECORDED.read_text()), subset=what == "standin")
+    print("\n".join(faults) if faults else f"{len(answers)} answers as recorded")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

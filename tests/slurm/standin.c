@@ -1,0 +1,597 @@
+// A stand-in for Slurm's commands over a simulated cluster (simulation.h), for tests that need every fault and every state. One program
+// that is sbatch, squeue, sacct, scancel, scontrol or srun by the name that it is called by; SLURM_CONF names the cluster's file. What it
+// prints is what the real ones print: tests/slurm/recorded.py compares both.
+//
+// Each call draws a fault from the cluster's rates. The answer is made whole first, then the fault is done to it: a command that hangs may
+// have done its work, and one that fails may have, too.
+#include "schema/base/text.h"
+#include "tests/slurm/simulation.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ANSWER_MAX = 16 << 20 };
+
+static const char unreachable[] = "Unable to contact slurm controller (connect failure)";
+static const char no_database[] = "sacct: error: Problem talking to the database: Connection refused";
+static const char timed_out[] = "Socket timed out on send/recv operation";
+
+struct answer {
+    struct simulation *simulation;
+    enum program program;
+    enum fault fault;
+    bool act; // what was asked for is done, now
+    struct text out, talk;
+    int code;
+};
+
+static int fail(struct answer *answer, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static int fail(struct answer *answer, int code, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    text_addf(&answer->talk, "%s\n", line);
+    answer->code = code;
+    return -1;
+}
+
+// --name=value → value; NULL: another option. "--name" alone has the value "".
+static const char *option(const char *word, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0)
+        return NULL;
+    return word[2 + length] == '=' ? word + 3 + length : word[2 + length] == 0 ? "" : NULL;
+}
+
+static int unknown_option(struct answer *answer, const char *word)
+{
+    const char *name = program_names[answer->program];
+    int code = answer->program == PROGRAM_SBATCH ? 255 : 1;
+    return fail(answer, code, "%s: unrecognized option '%s'\nTry \"%s --help\" for more information", name, word, name);
+}
+
+// ---- sbatch ----
+
+// Options that the stand-in takes without a look: what they mean is the cluster's business.
+static bool is_plain_sbatch_option(const char *word)
+{
+    static const char *const names[] = {"parsable", "open-mode", "output", "error", "input", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task",
+        "gpus-per-node", "gres", "mem", "time", "signal", "account", "qos", "reservation", "constraint", "exclusive", "nodelist", "exclude",
+        "export", "export-file", "no-kill", "begin", "distribution", "hint", "time-min", "get-user-env", "nice", "deadline"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (option(word, names[i]))
+            return true;
+    return false;
+}
+
+// 1: taken.
+static int take_sbatch_option(struct answer *answer, struct simulated_job *job, const char *word)
+{
+    const char *value;
+    if ((value = option(word, "comment")))
+        snprintf(job->comment, sizeof job->comment, "%s", value);
+    else if ((value = option(word, "job-name")))
+        snprintf(job->name, sizeof job->name, "%s", value);
+    else if ((value = option(word, "chdir")))
+        snprintf(job->directory, sizeof job->directory, "%s", value);
+    else if ((value = option(word, "partition")))
+        snprintf(job->partition, sizeof job->partition, "%s", value);
+    else if (option(word, "requeue"))
+        job->may_requeue = true;
+    else if (option(word, "no-requeue"))
+        job->may_requeue = false;
+    else if (option(word, "hold"))
+        strcpy(job->reason, "JobHeldUser");
+    else if (!is_plain_sbatch_option(word))
+        return unknown_option(answer, word);
+    return 1;
+}
+
+static int read_sbatch(struct answer *answer, struct simulated_job *job, char **words)
+{
+    size_t at = 1;
+    for (; words[at] && strncmp(words[at], "--", 2) == 0; at++)
+        if (take_sbatch_option(answer, job, words[at]) < 0)
+            return -1;
+    if (!words[at])
+        return fail(answer, 1, "sbatch: error: this stand-in takes no script from its input");
+    if (access(words[at], R_OK) != 0)
+        return fail(answer, 1, "sbatch: error: Unable to open file %s", words[at]);
+    if (!job->name[0])
+        snprintf(job->name, sizeof job->name, "%s", strrchr(words[at], '/') ? strrchr(words[at], '/') + 1 : words[at]);
+    if (words[at + 1])
+        snprintf(job->run_directory, sizeof job->run_directory, "%s", words[at + 1]);
+    if (strcmp(job->partition, "nosuch") == 0)
+        return fail(answer, 1, "sbatch: error: invalid partition specified: nosuch\nsbatch: error: Batch job submission failed: Invalid partition name specified");
+    return 0;
+}
+
+static void do_sbatch(struct answer *answer, char **words)
+{
+    struct simulation *simulation = answer->simulation;
+    struct simulated_job *job = simulation_add(simulation), refused;
+    if (!job) {
+        fail(answer, 1, "sbatch: error: Batch job submission failed: Slurm temporarily unable to accept job, sleeping and retrying");
+        return;
+    }
+    const char *submission = getenv("SWITCHYARD_SUBMISSION");
+    if (!getcwd(job->directory, sizeof job->directory))
+        job->directory[0] = 0;
+    job->submission = submission ? strtoll(submission, NULL, 10) : -1;
+    refused = *job;
+    if (read_sbatch(answer, job, words) != 0 || !answer->act) {
+        simulation->job_count--;
+        simulation->next_id = refused.id;
+        return;
+    }
+    if (answer->fault == FAULT_TIMEOUT)
+        job->appears += (double)simulation_draw(simulation, 40);
+    text_addf(&answer->out, "%" PRId64 "\n", job->id);
+}
+
+// ---- squeue ----
+
+struct column {
+    const char *name;
+    void (*print)(struct text *out, const struct simulation *simulation, const struct simulated_job *job);
+};
+
+static void print_moment(struct text *out, double when, const char *none)
+{
+    const char *format = getenv("SLURM_TIME_FORMAT");
+    char text[64];
+    time_t seconds = (time_t)when;
+    struct tm parts;
+    if (when <= 0) {
+        text_add(out, none);
+        return;
+    }
+    strftime(text, sizeof text, format && format[0] == '%' ? format : "%Y-%m-%dT%H:%M:%S", localtime_r(&seconds, &parts));
+    text_add(out, text);
+}
+
+static double used(const struct simulation *simulation, const struct simulated_job *job)
+{
+    if (job->started <= 0)
+        return 0;
+    return fmax(0, floor((job->ended > 0 ? job->ended : simulation->now) - job->started));
+}
+
+static void print_id(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_addf(out, "%" PRId64, job->id);
+}
+static void print_state(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->state);
+}
+// As wait() has it.
+static void print_exit(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_addf(out, "%" PRId64, job->code * 256 + job->signal);
+}
+static void print_restarts(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_addf(out, "%" PRId64, job->restarts);
+}
+static void print_start(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    print_moment(out, job->started > 0 ? job->started : job->expected, "N/A");
+}
+static void print_used(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    long long seconds = (long long)used(simulation, job);
+    if (seconds >= 86400)
+        text_addf(out, "%lld-%02lld:%02lld:%02lld", seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    else if (seconds >= 3600)
+        text_addf(out, "%lld:%02lld:%02lld", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    else
+        text_addf(out, "%lld:%02lld", seconds / 60, seconds % 60);
+}
+static void print_nodes(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->nodes);
+}
+static void print_reason(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->reason);
+}
+static void print_comment(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->comment[0] ? job->comment : "(null)");
+}
+static void print_name(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->name);
+}
+static void print_directory(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->directory);
+}
+
+static const struct column squeue_columns[] = {
+    {"JobID", print_id}, {"State", print_state}, {"exit_code", print_exit}, {"RestartCnt", print_restarts}, {"StartTime", print_start},
+    {"TimeUsed", print_used}, {"NodeList", print_nodes}, {"Reason", print_reason}, {"Comment", print_comment}, {"Name", print_name},
+    {"WorkDir", print_directory}, {0}};
+static const struct column squeue_letters[] = {{"A", print_id}, {"T", print_state}, {"S", print_start}, {"M", print_used}, {"N", print_nodes},
+    {"r", print_reason}, {"k", print_comment}, {"j", print_name}, {"Z", print_directory}, {"i", print_id}, {0}};
+
+static const struct column *column_of(const struct column *columns, const char *name, size_t length)
+{
+    for (; columns->name; columns++)
+        if (strlen(columns->name) == length && strncmp(columns->name, name, length) == 0)
+            return columns;
+    return NULL;
+}
+
+// "JobID:0S,State:0S,…": S is what stands between this field and the next. A field that it does not know, squeue complains of and leaves
+// out; its exit code stays 0.
+static void print_long(struct answer *answer, const char *format, const struct simulated_job *job)
+{
+    bool old = answer->simulation->old;
+    while (*format) {
+        size_t length = strcspn(format, ":,"), rest = strcspn(format, ",");
+        const struct column *column = column_of(squeue_columns, format, length);
+        if (!column || (old && (column->print == print_exit || column->print == print_restarts))) {
+            if (!job)
+                text_addf(&answer->talk, "squeue: error: Invalid job format specification: %.*s\n", (int)length, format);
+        } else if (job) {
+            column->print(&answer->out, answer->simulation, job);
+            text_add_bytes(&answer->out, format + length + 2, rest - length - 2);
+        }
+        format += rest + (format[rest] == ',');
+    }
+}
+
+static int print_short(struct answer *answer, const char *format, const struct simulated_job *job)
+{
+    for (; *format; format++) {
+        if (*format != '%') {
+            if (job)
+                text_add_bytes(&answer->out, format, 1);
+            continue;
+        }
+        const struct column *column = column_of(squeue_letters, ++format, 1);
+        if (!column)
+            return fail(answer, 1, "squeue: error: Invalid job format specification: ");
+        if (job)
+            column->print(&answer->out, answer->simulation, job);
+    }
+    return 0;
+}
+
+static void do_squeue(struct answer *answer, char **words)
+{
+    const char *format = NULL, *letters = NULL, *value;
+    for (size_t i = 1; words[i]; i++) {
+        if ((value = option(words[i], "Format")))
+            format = value;
+        else if ((value = option(words[i], "format")))
+            letters = value;
+        else if (!option(words[i], "noheader") && !option(words[i], "all") && !option(words[i], "array") && !option(words[i], "states") &&
+                 !option(words[i], "user")) {
+            unknown_option(answer, words[i]);
+            return;
+        }
+    }
+    struct simulation *simulation = answer->simulation;
+    if (format)
+        print_long(answer, format, NULL);
+    else if (letters && print_short(answer, letters, NULL) != 0)
+        return;
+    for (size_t i = 0; i < simulation->job_count; i++) {
+        const struct simulated_job *job = &simulation->jobs[i];
+        if (!job->listed || job->appears > simulation->now)
+            continue;
+        if (format)
+            print_long(answer, format, job);
+        else
+            print_short(answer, letters ? letters : "%A %T", job);
+        text_add(&answer->out, "\n");
+    }
+}
+
+// ---- sacct ----
+
+static void print_account_state(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    print_state(out, simulation, job);
+    if (strcmp(job->state, "CANCELLED") == 0 && job->cancelled_by >= 0)
+        text_addf(out, " by %lld", job->cancelled_by);
+}
+// Of a job that was cancelled, nothing.
+static void print_account_exit(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    bool said = strcmp(job->state, "CANCELLED") != 0;
+    text_addf(out, "%" PRId64 ":%d", said ? job->code : 0, said ? job->signal : 0);
+}
+static void print_account_start(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    print_moment(out, job->started, "Unknown");
+}
+static void print_elapsed(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    text_addf(out, "%lld", (long long)used(simulation, job));
+}
+static void print_account_nodes(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->nodes[0] ? job->nodes : "None assigned");
+}
+// Written down at the end.
+static void print_account_comment(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    text_add(out, job->ended > 0 ? job->comment : "");
+}
+
+static const struct column sacct_columns[] = {{"JobIDRaw", print_id}, {"State", print_account_state}, {"ExitCode", print_account_exit},
+    {"Start", print_account_start}, {"ElapsedRaw", print_elapsed}, {"NodeList", print_account_nodes}, {"Comment", print_account_comment},
+    {"JobName", print_name}, {"WorkDir", print_directory}, {0}};
+
+static bool is_among(const char *list, int64_t id)
+{
+    for (const char *at = list; *at;) {
+        char *end;
+        if (strtoll(at, &end, 10) == id)
+            return true;
+        at = *end == ',' ? end + 1 : "";
+    }
+    return false;
+}
+
+static void print_account(struct answer *answer, const char *format, const char *delimiter, const struct simulated_job *job)
+{
+    for (const char *at = format; *at;) {
+        size_t length = strcspn(at, ",");
+        const struct column *column = column_of(sacct_columns, at, length);
+        if (!column) {
+            fail(answer, 1, "sacct: fatal: Invalid field requested: \"%.*s\"", (int)length, at);
+            return;
+        }
+        column->print(&answer->out, answer->simulation, job);
+        at += length + (at[length] == ',');
+        text_add(&answer->out, *at ? delimiter : "\n");
+    }
+}
+
+static void do_sacct(struct answer *answer, char **words)
+{
+    const char *jobs = "", *format = "JobIDRaw", *delimiter = "|", *value;
+    for (size_t i = 1; words[i]; i++) {
+        if ((value = option(words[i], "jobs")))
+            jobs = value;
+        else if ((value = option(words[i], "format")))
+            format = value;
+        else if ((value = option(words[i], "delimiter")))
+            delimiter = value;
+        else if (!option(words[i], "noheader") && !option(words[i], "allocations") && !option(words[i], "duplicates") &&
+                 !option(words[i], "parsable2")) {
+            unknown_option(answer, words[i]);
+            return;
+        }
+    }
+    struct simulation *simulation = answer->simulation;
+    if (!simulation->accounting) {
+        fail(answer, 1, "Slurm accounting storage is disabled");
+        return;
+    }
+    if (simulation->accounting_down) {
+        fail(answer, 1, "%s", no_database);
+        return;
+    }
+    for (size_t i = 0; i < simulation->job_count && answer->code == 0; i++) {
+        const struct simulated_job *job = &simulation->jobs[i];
+        if (job->accounted && job->appears <= simulation->now && is_among(jobs, job->id))
+            print_account(answer, format, delimiter, job);
+    }
+}
+
+// ---- scancel, scontrol, srun ----
+
+static void cancel(struct simulated_job *job, const char *signal)
+{
+    if (simulated_job_over(job))
+        return;
+    if (signal) {
+        job->signalled |= strcmp(job->state, "RUNNING") == 0;
+        return;
+    }
+    job->cancel_asked = true;
+    job->cancelled_by = (long long)geteuid();
+}
+
+static void do_scancel(struct answer *answer, char **words)
+{
+    const char *signal = NULL, *value;
+    for (size_t i = 1; words[i]; i++) {
+        if ((value = option(words[i], "signal"))) {
+            signal = value;
+        } else if (words[i][0] == '-') {
+            if (!option(words[i], "batch") && !option(words[i], "full") && !option(words[i], "quiet") && !option(words[i], "user")) {
+                unknown_option(answer, words[i]);
+                return;
+            }
+        } else if (answer->act) {
+            struct simulated_job *job = simulation_job(answer->simulation, strtoll(words[i], NULL, 10));
+            if (job)
+                cancel(job, signal);
+        }
+    }
+}
+
+static void do_scontrol(struct answer *answer, char **words)
+{
+    const char *verb = words[1] ? words[1] : "", *id = words[1] && words[2] ? words[2] : "";
+    struct simulated_job *job = simulation_job(answer->simulation, strtoll(id, NULL, 10));
+    if (strcmp(verb, "requeue") != 0 && strcmp(verb, "hold") != 0 && strcmp(verb, "release") != 0)
+        fail(answer, 1, "invalid keyword: %s", verb);
+    else if (!job)
+        fail(answer, 1, "Invalid job id specified for job %s", id);
+    else if (answer->act && strcmp(verb, "requeue") == 0)
+        job->requeue_asked = true;
+    else if (answer->act)
+        strcpy(job->reason, strcmp(verb, "hold") == 0 ? "JobHeldUser" : "None");
+}
+
+static void do_srun(struct answer *answer, char **words)
+{
+    if (words[1] && strcmp(words[1], "--mpi=list") == 0)
+        text_add(&answer->out, "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n");
+    else
+        fail(answer, 1, "srun: error: this stand-in starts nothing");
+}
+
+// ---- faults ----
+
+static enum fault draw_fault(struct simulation *simulation, enum program program)
+{
+    double at = (double)simulation_draw(simulation, 1000000) / 1e6;
+    for (int fault = FAULT_NONE + 1; fault < FAULTS; fault++) {
+        at -= simulation->rates[program][fault];
+        if (at < 0)
+            return (enum fault)fault;
+    }
+    return FAULT_NONE;
+}
+
+// What a command says that cannot reach the controller, in its own form.
+static void say_unreachable(struct answer *answer, const char *why)
+{
+    text_clear(&answer->out);
+    text_clear(&answer->talk);
+    switch (answer->program) {
+    case PROGRAM_SBATCH: fail(answer, 1, "sbatch: error: Batch job submission failed: %s", why); break;
+    case PROGRAM_SQUEUE: fail(answer, 1, "slurm_load_jobs error: %s", why); break;
+    case PROGRAM_SACCT: fail(answer, 1, "%s", no_database); break;
+    case PROGRAM_SCANCEL: fail(answer, 8, "scancel: error: Kill job error on job id 1: %s", why); break;
+    default: fail(answer, 1, "%s: error: %s", program_names[answer->program], why); break;
+    }
+}
+
+static void add_garbage(struct simulation *simulation, struct text *out)
+{
+    uint64_t count = simulation_draw(simulation, 200);
+    for (uint64_t i = 0; i < count; i++) {
+        char byte = (char)simulation_draw(simulation, simulation_chance(simulation, 0.5) ? 256 : 96);
+        text_add_bytes(out, &byte, 1);
+    }
+    text_add(out, "\n");
+}
+
+// Line by line: left out, or with garbage before it.
+static void spoil_lines(struct answer *answer)
+{
+    struct simulation *simulation = answer->simulation;
+    struct text whole = answer->out;
+    text_init(&answer->out, ANSWER_MAX);
+    for (const char *at = whole.at; *at;) {
+        size_t length = strcspn(at, "\n") + 1;
+        if (answer->fault == FAULT_GARBAGE && simulation_chance(simulation, 0.3))
+            add_garbage(simulation, &answer->out);
+        if (answer->fault == FAULT_GARBAGE || simulation_chance(simulation, 0.5))
+            text_add_bytes(&answer->out, at, length);
+        at += length;
+    }
+    if (answer->fault == FAULT_GARBAGE)
+        add_garbage(simulation, &answer->out);
+    text_release(&whole);
+}
+
+static void spoil(struct answer *answer)
+{
+    struct simulation *simulation = answer->simulation;
+    switch (answer->fault) {
+    case FAULT_EMPTY: text_clear(&answer->out); break;
+    case FAULT_PARTIAL:
+    case FAULT_GARBAGE: spoil_lines(answer); break;
+    case FAULT_TRUNCATED:
+        answer->out.length = simulation_draw(simulation, answer->out.length + 1);
+        answer->out.at[answer->out.length] = 0;
+        break;
+    case FAULT_ERROR: say_unreachable(answer, unreachable); break;
+    case FAULT_TIMEOUT: say_unreachable(answer, timed_out); break;
+    case FAULT_CODE: answer->code = answer->act ? 1 : 0; break;
+    default: break;
+    }
+}
+
+static void answer_call(struct answer *answer, char **words)
+{
+    struct simulation *simulation = answer->simulation;
+    simulation_lock(simulation);
+    answer->fault = draw_fault(simulation, answer->program);
+    if (simulation->down && answer->program != PROGRAM_SACCT && answer->program != PROGRAM_SRUN)
+        answer->fault = FAULT_ERROR;
+    simulation->calls[answer->program]++;
+    simulation->injected[answer->program][answer->fault]++;
+    bool asks = answer->program == PROGRAM_SQUEUE || answer->program == PROGRAM_SACCT;
+    bool coin = answer->fault == FAULT_HANG || (answer->fault == FAULT_CODE && !asks);
+    answer->act = answer->fault != FAULT_ERROR && (!coin || simulation_chance(simulation, 0.5));
+    switch (answer->program) {
+    case PROGRAM_SBATCH: do_sbatch(answer, words); break;
+    case PROGRAM_SQUEUE: do_squeue(answer, words); break;
+    case PROGRAM_SACCT: do_sacct(answer, words); break;
+    case PROGRAM_SCANCEL: do_scancel(answer, words); break;
+    case PROGRAM_SCONTROL: do_scontrol(answer, words); break;
+    default: do_srun(answer, words); break;
+    }
+    spoil(answer);
+    simulation_unlock(simulation);
+}
+
+static void wait_seconds(double seconds)
+{
+    struct timespec time = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+int main(int count, char **words)
+{
+    const char *path = getenv("SLURM_CONF"), *name = strrchr(words[0], '/') ? strrchr(words[0], '/') + 1 : words[0];
+    struct answer answer = {.program = PROGRAMS};
+    for (int i = 0; i < PROGRAMS; i++)
+        if (strcmp(name, program_names[i]) == 0)
+            answer.program = (enum program)i;
+    answer.simulation = path ? simulation_open(path) : NULL;
+    if (count < 1 || answer.program == PROGRAMS || !answer.simulation) {
+        fprintf(stderr, "%s: fatal: Could not establish a configuration source\n", name);
+        return 1;
+    }
+    text_init(&answer.out, ANSWER_MAX);
+    text_init(&answer.talk, ANSWER_MAX);
+    answer_call(&answer, words);
+    if (answer.fault == FAULT_HANG)
+        wait_seconds(answer.simulation->hang);
+    if (answer.fault == FAULT_SLOW)
+        wait_seconds(0.02);
+    fwrite(answer.talk.at, 1, answer.talk.length, stderr);
+    fwrite(answer.out.at, 1, answer.out.length, stdout);
+    text_release(&answer.out);
+    text_release(&answer.talk);
+    return answer.code;
+}
