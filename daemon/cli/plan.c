@@ -1,6 +1,7 @@
 // `switchyard plan SPEC`: all that is known about each run before it starts. One JSON object a run is made first; the table that people
 // read is drawn from it (plan_show.c), so that the two cannot differ.
 #include "daemon/cli/plan.h"
+#include "daemon/cli/cost.h"
 #include "daemon/cli/home.h"
 #include "daemon/cli/spec_arguments.h"
 #include "daemon/exec/launch.h"
@@ -115,20 +116,36 @@ static const char *executor_name(enum spec_executor executor)
     return executor == EXECUTOR_SLURM ? "slurm" : executor == EXECUTOR_HF_JOBS ? "hf-jobs" : "local";
 }
 
-static struct json *describe_run(struct planner *planner, const struct spec_run *run, struct error *err)
+// The entries that its own needs, by name; a trial's canary is said of its sweep.
+static struct json *needs_of(const struct spec_file *file, const struct spec_entry *entry)
 {
+    struct json *needs = js_array();
+    for (size_t i = 0; i < entry->needs_count; i++)
+        js_append(needs, js_string(file->entries[entry->needs[i]].name));
+    return needs;
+}
+
+static struct json *describe_run(struct planner *planner, const struct spec_file *file, const struct spec_run *run, struct error *err)
+{
+    const struct spec_entry *entry = &file->entries[run->entry];
+    bool trains = strcmp(entry->kind, "train") == 0;
+    struct json *item;
     struct plan plan;
-    if (plan_init(&plan, &run->spec, err) != 0) {
+    if (trains && plan_init(&plan, &run->spec, err) != 0) {
         error_context(err, "%s", run->spec.name);
         return NULL;
     }
-    struct json *item = plan_to_json(&plan, &run->spec);
+    item = trains ? plan_to_json(&plan, &run->spec) : js_object();
+    js_set(item, "name", js_string(run->spec.name));
+    js_set(item, "kind", js_string(entry->kind));
+    js_set(item, "needs", needs_of(file, entry));
+    js_set(item, "sweep", run->sweep ? js_keep(run->sweep) : js_null());
     js_set(item, "project", js_string(run->spec.project));
     js_set(item, "executor", js_string(executor_name(run->spec.executor)));
     js_set(item, "unsupported", js_keep(run->unsupported));
     js_set(item, "missing", js_keep(run->missing));
     js_set(item, "warnings", js_array());
-    if (add_launch(planner, item, &run->spec, err) != 0) {
+    if (trains && add_launch(planner, item, &run->spec, err) != 0) {
         js_free(item);
         return NULL;
     }
@@ -136,15 +153,23 @@ static struct json *describe_run(struct planner *planner, const struct spec_run 
     return item;
 }
 
-static struct json *describe_file(const struct spec_file *file, struct error *err)
+// Of a sweep, people are shown the first trial and the last.
+static bool is_shown(const struct spec_file *file, size_t run)
 {
-    struct planner planner = {.home = home_directory(), .worker = worker_path(NULL), .images = js_object()};
+    const struct spec_entry *entry = &file->entries[file->runs[run].entry];
+    return !entry->swept || run == entry->first || run + 1 == entry->first + entry->count;
+}
+
+static struct json *describe_file(const struct spec_file *file, const struct machine *machine, bool all, struct error *err)
+{
+    struct planner planner = {.machine = *machine, .home = home_directory(), .worker = worker_path(NULL), .images = js_object()};
     if (!planner.worker)
         planner.worker = string_copy("switchyard-worker");
-    machine_look(&planner.machine);
     struct json *runs = js_array();
     for (size_t i = 0; i < file->count && runs; i++) {
-        struct json *item = describe_run(&planner, &file->runs[i], err);
+        if (!all && !is_shown(file, i))
+            continue;
+        struct json *item = describe_run(&planner, file, &file->runs[i], err);
         if (item) {
             js_append(runs, item);
         } else {
@@ -158,21 +183,36 @@ static struct json *describe_file(const struct spec_file *file, struct error *er
     return runs;
 }
 
+static void show(const struct json *answer, const struct cost *cost)
+{
+    plan_show(js_get(answer, "runs"));
+    plan_show_sweeps(js_get(answer, "sweeps"));
+    char *sentence = cost_sentence(cost);
+    printf("\ntotal: %s\n", sentence);
+    free(sentence);
+}
+
 static int run_plan(const struct arguments *arguments)
 {
     struct spec_file file;
     int code = spec_arguments_load(&file, arguments);
     if (code == CLI_DONE) {
         struct error err = {0};
-        struct json *answer = js_object(), *runs = describe_file(&file, &err);
+        struct machine machine;
+        machine_look(&machine);
+        struct cost cost = cost_of(&file, &machine);
+        bool as_json = argument_flag(arguments, "json");
+        struct json *answer = js_object(), *runs = describe_file(&file, &machine, as_json, &err);
         js_set(answer, "runs", runs ? runs : js_null());
+        js_set(answer, "sweeps", plan_sweeps(&file));
+        js_set(answer, "total", cost_json(&cost));
         js_set(answer, "warnings", js_keep(file.warning_list));
         if (!runs)
             code = usage_error("%s", err.text);
-        else if (argument_flag(arguments, "json"))
+        else if (as_json)
             print_json(answer);
         else
-            plan_show(runs);
+            show(answer, &cost);
         js_free(answer);
     }
     spec_file_release(&file);
@@ -181,7 +221,7 @@ static int run_plan(const struct arguments *arguments)
 
 static const struct command_option options[] = {
     SPEC_OPTION_ROWS,
-    {"json", 0, NULL, false, "the same as JSON: {\"runs\": [{…}], \"warnings\": […]}"},
+    {"json", 0, NULL, false, "the same as JSON, of every trial too: {\"runs\": [{…}], \"sweeps\", \"total\", \"warnings\": […]}"},
     {0},
 };
 
@@ -195,6 +235,6 @@ const struct command command_plan = {
     .description = "Parameters, FLOPs, memory a rank by category, bytes of all-to-all, pipeline bubble, learning rate, the exact command.\n"
                    "Memory is exact for parameters, gradients and optimizer; activations are by the worker's own table, for balanced\n"
                    "routing and for the worst that can reach a rank. Neither data nor image nor code need exist; a warning says what\n"
-                   "is missing.",
+                   "is missing. Of a sweep, the first trial and the last are shown, how many there are, and what all come to.",
     .run = run_plan,
 };

@@ -216,15 +216,31 @@ static void show_start(const struct json *from)
     free(source);
 }
 
+static void show_needs(const struct json *run)
+{
+    const struct json *needs = js_get(run, "needs");
+    for (size_t i = 0; i < js_count(needs); i++)
+        printf("%s%s", i ? ", " : "  after          ", js_string_of(js_at(needs, i), "?"));
+    if (js_count(needs))
+        printf("\n");
+}
+
+static bool trains(const struct json *run)
+{
+    return strcmp(js_string_of(js_get(run, "kind"), "train"), "train") == 0;
+}
+
 static void show_run(const struct json *run)
 {
-    printf("\n%s/%s, executor %s\n", js_string_of(js_get(run, "project"), ""), js_string_of(js_get(run, "name"), ""),
-        js_string_of(js_get(run, "executor"), ""));
+    printf("\n%s/%s, %sexecutor %s\n", js_string_of(js_get(run, "project"), ""), js_string_of(js_get(run, "name"), ""),
+        trains(run) ? "" : "a stage that tokenizes, ", js_string_of(js_get(run, "executor"), ""));
+    show_needs(run);
     plan_show_rates("learning_rate", js_get(run, "learning_rate"));
     plan_show_rates("expert_learning_rate", js_get(run, "expert_learning_rate"));
     plan_show_ramp(js_get(run, "batch_ramp"));
     show_start(js_get(run, "from"));
-    show_command(run);
+    if (js_get(run, "argv"))
+        show_command(run);
     const struct json *image = js_get(run, "image"), *unsupported = js_get(run, "unsupported");
     if (js_kind(image) == JSON_KIND_OBJECT) {
         char *path = clean_line(js_string_of(js_get(image, "path"), ""));
@@ -241,12 +257,17 @@ static void show_run(const struct json *run)
 
 void plan_show(const struct json *runs)
 {
-    for (size_t first = 0; first < js_count(runs); first += RUNS_ABREAST) {
-        size_t left = js_count(runs) - first;
+    struct json *training = js_array();
+    for (size_t i = 0; i < js_count(runs); i++)
+        if (trains(js_at(runs, i)))
+            js_append(training, js_keep(js_at(runs, i)));
+    for (size_t first = 0; first < js_count(training); first += RUNS_ABREAST) {
+        size_t left = js_count(training) - first;
         if (first)
             printf("\n");
-        show_table(runs, first, left < RUNS_ABREAST ? left : RUNS_ABREAST);
+        show_table(training, first, left < RUNS_ABREAST ? left : RUNS_ABREAST);
     }
+    js_free(training);
     for (size_t i = 0; i < js_count(runs); i++)
         show_run(js_at(runs, i));
 }

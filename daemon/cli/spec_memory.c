@@ -1,10 +1,11 @@
 // The rules that need the plan's arithmetic: what a rank holds against the memory that the spec says there is. State is exact and its
-// excess a fault; activations are counted for balanced routing and only warn. Each sentence names its run: several may fail at one place.
+// excess a fault; activations are counted for balanced routing and only warn.
 #include "daemon/cli/format.h"
 #include "daemon/cli/spec_arguments.h"
 #include "schema/shape/cost.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 // Bytes in the units in which the limit was written: powers of 1000 or of 1024.
@@ -39,15 +40,15 @@ static void check_gpu(struct spec_file *file, size_t run, const struct spec *spe
     struct units units = units_of(has);
     if (memory->state > has)
         spec_file_fault(file, run, "resources.gpu_memory", false,
-            "run `%s`: a rank's parameters, gradients and optimizer state need %s (%s + %s + %s), %s more than the %s of "
+            "a rank's parameters, gradients and optimizer state need %s (%s + %s + %s), %s more than the %s of "
             "`resources.gpu_memory`: cut the model over more ranks, or use the distributed optimizer",
-            spec->name, show(&units, memory->state), show(&units, memory->parameters), show(&units, memory->gradients),
+            show(&units, memory->state), show(&units, memory->parameters), show(&units, memory->gradients),
             show(&units, memory->optimizer), show(&units, memory->state - has), show(&units, has));
     else if (memory->total > has)
         spec_file_fault(file, run, "resources.gpu_memory", true,
-            "run `%s`: a rank needs about %s with balanced routing (state %s, activations %s, dispatch %s), more than the %s of "
+            "a rank needs about %s with balanced routing (state %s, activations %s, dispatch %s), more than the %s of "
             "`resources.gpu_memory`",
-            spec->name, show(&units, memory->total), show(&units, memory->state), show(&units, memory->activations_balanced),
+            show(&units, memory->total), show(&units, memory->state), show(&units, memory->activations_balanced),
             show(&units, memory->dispatch_balanced), show(&units, has));
 }
 
@@ -57,12 +58,12 @@ static void check_node(struct spec_file *file, size_t run, const struct spec *sp
     int64_t needs = memory->total_worst * spec->resources.ranks_per_node, has = spec->resources.memory;
     struct units units = units_of(has);
     if (has > 0 && needs > has)
-        spec_file_fault(file, run, "resources.memory", true, "run `%s`: a node's %lld ranks need up to %s, more than the %s of `resources.memory`",
-            spec->name, (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
+        spec_file_fault(file, run, "resources.memory", true, "a node's %lld ranks need up to %s, more than the %s of `resources.memory`",
+            (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
     has = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGE_SIZE);
     units = units_of(has);
     if (spec->executor == EXECUTOR_LOCAL && has > 0 && needs > has)
-        spec_file_fault(file, run, "resources.ranks_per_node", true, "run `%s`: %lld ranks need up to %s, and this machine has %s", spec->name,
+        spec_file_fault(file, run, "resources.ranks_per_node", true, "%lld ranks need up to %s, and this machine has %s",
             (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
 }
 
@@ -73,6 +74,8 @@ void spec_check_memory(struct spec_file *file)
         "resources.ranks_per_node", "resources.gpu_memory", "resources.memory", NULL};
     for (size_t i = 0; i < file->count; i++) {
         const struct spec *spec = &file->runs[i].spec;
+        if (strcmp(file->entries[file->runs[i].entry].kind, "train") != 0)
+            continue;
         struct layout layout;
         struct memory_cost memory;
         if (!spec_file_is_sound(file, i, read) || layout_from_spec(&layout, spec, NULL) != 0)
@@ -83,4 +86,5 @@ void spec_check_memory(struct spec_file *file)
         if (spec->resources.gpus_per_node == 0)
             check_node(file, i, spec, &memory);
     }
+    spec_file_faults_end(file);
 }

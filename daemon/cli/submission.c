@@ -1,4 +1,5 @@
 #include "daemon/cli/submission.h"
+#include "daemon/cli/cost.h"
 #include "daemon/serve/target.h"
 #include "schema/base/file.h"
 
@@ -6,7 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPEC_BYTES_MAX = 4 << 20 };
+enum { SPEC_BYTES_MAX = 4 << 20, RUNS_UNASKED = 100 };
+
+// A slip in a sweep is a thousand jobs: so many are started only when somebody says that they are meant.
+static int require_yes(const struct spec_file *file)
+{
+    struct machine machine;
+    machine_look(&machine);
+    struct cost cost = cost_of(file, &machine);
+    char *sentence = cost_sentence(&cost);
+    int code = usage_error("%s: %s. If that is meant, say so with --yes", file->path, sentence);
+    free(sentence);
+    return code;
+}
 
 int submission_load(struct spec_file *file, const struct arguments *arguments)
 {
@@ -18,6 +31,8 @@ int submission_load(struct spec_file *file, const struct arguments *arguments)
         code = usage_error("--name names one run, and this spec has %zu: choose one with --run", file->count);
     else if (code == CLI_DONE && name && !target_is_name(name))
         code = usage_error("'%s' is no name for a run: letters, digits, '-' and '_', at most 64", name);
+    if (code == CLI_DONE && file->count > RUNS_UNASKED && !argument_flag(arguments, "yes"))
+        code = require_yes(file);
     return code;
 }
 
@@ -51,6 +66,24 @@ static struct json *told_environment(void)
     return environment;
 }
 
+// How run i stands to the others of its file.
+static struct json *relation_of(const struct spec_file *file, size_t index)
+{
+    const struct spec_run *run = &file->runs[index];
+    const struct spec_entry *entry = &file->entries[run->entry];
+    struct json *relation = js_object(), *needs = js_array();
+    size_t count;
+    size_t *needed = spec_file_needs(file, index, &count);
+    for (size_t i = 0; i < count; i++)
+        js_append(needs, js_integer((int64_t)needed[i]));
+    free(needed);
+    js_set(relation, "kind", js_string(entry->kind));
+    js_set(relation, "entry", js_string(entry->name));
+    js_set(relation, "needs", needs);
+    js_set(relation, "sweep", run->sweep ? js_keep(run->sweep) : js_null());
+    return relation;
+}
+
 static struct json *body_of(const struct spec_file *file, const struct arguments *arguments, struct error *err)
 {
     struct text text;
@@ -58,15 +91,19 @@ static struct json *body_of(const struct spec_file *file, const struct arguments
     struct json *body = NULL;
     if (file_read_any(file->path, &text, err) == 0) {
         char *path = path_absolute(file->path, NULL);
-        struct json *runs = js_array();
-        for (size_t i = 0; i < file->count; i++)
+        struct json *runs = js_array(), *relations = js_array();
+        for (size_t i = 0; i < file->count; i++) {
             js_append(runs, spec_to_json(&file->runs[i].spec));
+            js_append(relations, relation_of(file, i));
+        }
         body = js_object();
         js_set(body, "path", js_string(path));
         js_set(body, "text", js_string(text.at));
         js_set(body, "name", js_string(argument_value(arguments, "name", NULL)));
         js_set(body, "environment", told_environment());
         js_set(body, "runs", runs);
+        js_set(body, "relations", relations);
+        js_set(body, "concurrency", js_integer(file->concurrency));
         free(path);
     }
     text_release(&text);
@@ -91,6 +128,10 @@ int submission_send(struct client *client, const struct spec_file *file, const s
         fprintf(stderr, "switchyard: %s\n", err.text);
     } else if (reply.status == 201 && reply.json) {
         *answer = js_keep(reply.json);
+        const struct json *left_out = js_get(reply.json, "left_out");
+        for (size_t i = 0; i < js_count(left_out); i++)
+            fprintf(stderr, "%s is left out: %s\n", js_string_of(js_get(js_at(left_out, i), "name"), "?"),
+                js_string_of(js_get(js_at(left_out, i), "reason"), "?"));
         code = CLI_DONE;
     } else {
         reply_say(&reply);

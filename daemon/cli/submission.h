@@ -5,7 +5,8 @@
 
 #define SUBMISSION_OPTION_ROWS \
     SPEC_OPTION_ROWS, \
-    {"name", 0, "NAME", false, "name the run (where the spec has only one, or --run chooses one)"}
+    {"name", 0, "NAME", false, "name the run (where the spec has only one, or --run chooses one)"}, \
+    {"yes", 0, NULL, false, "more than 100 runs are meant"}
 
 // Loads the spec and judges it for running. CLI_DONE or CLI_USAGE after sentences on stderr; spec_file_release in both cases.
 int submission_load(struct spec_file *file, const struct arguments *arguments);

@@ -10,6 +10,7 @@ static struct json *describe_run(const struct spec_run *run)
     struct json *item = js_object();
     js_set(item, "project", js_string(run->spec.project));
     js_set(item, "name", js_string(run->spec.name));
+    js_set(item, "sweep", run->sweep ? js_keep(run->sweep) : js_null());
     js_set(item, "runnable", js_boolean(js_count(run->unsupported) == 0));
     js_set(item, "unsupported", js_copy(run->unsupported));
     js_set(item, "spec", spec_to_json(&run->spec));
@@ -61,8 +62,14 @@ static void print_runs(const struct spec_file *file)
 {
     for (size_t i = 0; i < file->count; i++) {
         const struct spec_run *run = &file->runs[i];
+        const struct spec_entry *entry = &file->entries[run->entry];
+        if (entry->swept && i > entry->first)
+            continue; // the first trial speaks for the sweep
         size_t refused = js_count(run->unsupported);
-        printf("%s/%s: ok", run->spec.project, run->spec.name);
+        printf("%s/%s: ok", run->spec.project, entry->name);
+        if (entry->swept)
+            printf(" (%zu trial%s, %s … %s)", entry->count, entry->count == 1 ? "" : "s", run->spec.name,
+                file->runs[entry->first + entry->count - 1].spec.name);
         if (refused)
             printf(" (%zu %s that this build cannot run yet)", refused, refused == 1 ? "key" : "keys");
         printf("\n");

@@ -147,6 +147,16 @@ int attempt_of(struct daemon *daemon, const struct view *view, int64_t number, s
 // The newest one: that the daemon knows of, or that is in the run's directory.
 int attempt_last(struct daemon *daemon, const struct view *view, struct attempt_row *attempt);
 
+// places.c: how many trials of a submission may be started at once, over one round of the queue.
+struct sweep_places {
+    struct sweep_place { int64_t experiment, most, taken; } *at;
+    size_t count;
+};
+// Whether a trial may start now; reason says why not. *place: where it is to be counted when it starts; NULL: nothing limits it. It is
+// valid until the next call.
+bool places_look(struct daemon *daemon, struct sweep_places *places, const struct view *view, struct sweep_place **place, char *reason, size_t size);
+void places_release(struct sweep_places *places);
+
 // ingest.c: true when every line of the run's records is in the store. over: nothing will be written any more.
 bool ingest_run(struct daemon *daemon, const struct view *view, bool over);
 // supersede.c: an attempt starts that resumes from an earlier step: rows from first_step on leave Trackio and the series. 0, 1 later, -1.

@@ -33,8 +33,9 @@ struct answer {
 };
 void answer_release(struct answer *answer);
 
-// body: {"path", "text", "name"|null, "environment": {…}, "runs": [resolved spec JSON, …]}. 201: {"runs":
-// [{"project","name","run_id","kind"}]}
+// body: {"path", "text", "name"|null, "environment": {…}, "runs": [resolved spec JSON, …], "relations": [{"kind", "needs": [indices of runs],
+// "entry", "sweep": {key: value}|null}, …] (of each run, or none), "concurrency": most trials at once}. 201: {"runs":
+// [{"project","name","run_id","kind"}], "left_out": stages that need not run, with their "reason"}
 void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer);
 // {"runs": [{project, name, run_id, kind, state, reason, attempt, step, iterations, progress 0..1, eta_seconds|null, loss|null,
 //   validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first

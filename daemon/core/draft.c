@@ -137,10 +137,17 @@ static int need_pair(const char *prefix, struct error *err)
     return 0;
 }
 
-static int look_at_data(struct draft *draft, struct error *err)
+static int look_at_data(struct drafts *drafts, size_t index, struct error *err)
 {
+    struct draft *draft = &drafts->at[index];
     const struct spec_data *data = &draft->spec.data;
     const struct json *json = js_get(draft->row.spec, "data");
+    const struct draft *before = index ? &drafts->at[index - 1] : NULL;
+    if (before && before->key[0] && js_equal(json, js_get(before->row.spec, "data"))) { // trials read the same text: it is hashed once
+        draft->text_path = string_copy(data->text);
+        memcpy(draft->key, before->key, sizeof draft->key);
+        return 0;
+    }
     if (data->text) {
         if (need_file(data->text, "data.text", err) != 0)
             return -1;
@@ -243,10 +250,20 @@ static struct draft *find_key(struct drafts *drafts, const char *key)
     return NULL;
 }
 
-// A stage that makes this run's data, beside the run, once for all that need the same.
-static void add_tokenize(struct daemon *daemon, struct drafts *stages, const struct draft *user)
+static struct json *tokenize_spec(struct daemon *daemon, const struct draft *user)
 {
-    if (!user->key[0] || dataset_is_complete(daemon->home, user->key) || find_key(stages, user->key))
+    const struct json *data = js_get(user->row.spec, "data");
+    char *prefix = dataset_prefix(daemon->home, user->key);
+    struct json *spec = js_object();
+    js_set(spec, "tokenize", dataset_tokenize(&user->spec.data, js_string_of(js_get(data, "document"), ""), user->text_path, prefix));
+    free(prefix);
+    return spec;
+}
+
+// A stage that makes this run's data, beside the run, once for all that need the same.
+static void add_tokenize(struct daemon *daemon, struct drafts *drafts, struct drafts *stages, const struct draft *user)
+{
+    if (!user->key[0] || dataset_is_complete(daemon->home, user->key) || find_key(stages, user->key) || find_key(drafts, user->key))
         return;
     struct draft *stage = add_draft(stages, "tokenize");
     memcpy(stage->row.project, user->row.project, sizeof stage->row.project);
@@ -255,12 +272,26 @@ static void add_tokenize(struct daemon *daemon, struct drafts *stages, const str
     stage->row.dataset_key = string_copy(user->key);
     stage->text_path = string_copy(user->text_path);
     stage->root = string_copy(user->root);
-    const struct json *data = js_get(user->row.spec, "data");
-    char *prefix = dataset_prefix(daemon->home, user->key);
-    struct json *tokenize = dataset_tokenize(&user->spec.data, js_string_of(js_get(data, "document"), ""), user->text_path, prefix);
-    free(prefix);
-    stage->row.spec = js_object();
-    js_set(stage->row.spec, "tokenize", tokenize);
+    stage->row.spec = tokenize_spec(daemon, user);
+}
+
+// A draft that was asked for as a stage of its own: of its spec only the data counts.
+static int make_stage(struct daemon *daemon, struct draft *draft, struct error *err)
+{
+    if (!draft->key[0])
+        return error_set(err, "a stage that tokenizes needs data.text");
+    struct json *spec = tokenize_spec(daemon, draft);
+    draft->root = draft->spec.output ? string_copy(draft->spec.output) : path_join(daemon->home, "runs");
+    js_free(draft->row.spec);
+    js_free(draft->row.plan);
+    draft->row.spec = spec;
+    draft->row.plan = NULL;
+    draft->row.iterations = 0;
+    draft->row.dataset_key = string_copy(draft->key);
+    strcpy(draft->row.kind, "tokenize");
+    spec_release(&draft->spec);
+    draft->has_spec = false;
+    return 0;
 }
 
 // ---- all of it ----
@@ -271,38 +302,70 @@ static int check_runs(struct daemon *daemon, struct drafts *drafts, const struct
     const char *name = js_string_of(js_get(body, "name"), NULL);
     size_t count = js_count(runs);
     if (js_kind(runs) != JSON_KIND_ARRAY || count == 0 || count > DRAFTS_MAX)
-        return error_set(err, "a submission has 1 to %d runs", DRAFTS_MAX);
+        return error_set(err, "a submission has 1 to %d runs, this one has %zu: choose some with --run", DRAFTS_MAX, count);
     if (name && count > 1)
         return error_set(err, "--name names one run, this submission has %zu: choose one with --run", count);
-    for (size_t i = 0; i < count; i++)
-        if (read_spec(add_draft(drafts, "train"), js_at(runs, i), name, err) != 0)
+    if (relations_check(body, count, err) != 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        struct draft *draft = add_draft(drafts, "train");
+        draft->relation = relation_of(body, i);
+        if (read_spec(draft, js_at(runs, i), name, err) != 0)
             return -1;
+    }
     for (size_t i = 0; i < count; i++)
-        if (fits_machine(daemon, &drafts->at[i].spec, err) != 0 || look_at_data(&drafts->at[i], err) != 0 || look_at_from(daemon, drafts, i, 0, err) != 0)
+        if (fits_machine(daemon, &drafts->at[i].spec, err) != 0 || look_at_data(drafts, i, err) != 0 || look_at_from(daemon, drafts, i, 0, err) != 0)
+            return error_context(err, "%s", drafts->at[i].spec.name);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(js_string_of(js_get(drafts->at[i].relation, "kind"), "train"), "tokenize") == 0 &&
+            make_stage(daemon, &drafts->at[i], err) != 0)
             return error_context(err, "%s", drafts->at[i].spec.name);
     return 0;
 }
 
-static int prepare_directories(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+// What a record tells of, and a trial seldom changes.
+static bool same_record(const struct draft *a, const struct draft *b)
 {
-    char *digests = path_join(daemon->home, "digests.json"); // of large files, so that they are not hashed for each run
-    int status = 0;
-    for (size_t i = 0; i < drafts->count && status == 0; i++) {
-        struct draft *draft = &drafts->at[i];
-        status = make_staging(daemon, draft, err);
-        if (status != 0 || !draft->has_spec)
-            continue;
+    static const char *const sections[] = {"code", "image", "data", "environment"};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        const struct json *one = js_get(a->row.spec, sections[i]), *other = js_get(b->row.spec, sections[i]);
+        if (!one != !other || (one && !js_equal(one, other)))
+            return false;
+    }
+    return true;
+}
+
+static int collect_record(struct daemon *daemon, struct draft *draft, const struct draft *before, const struct json *body, struct error *err)
+{
+    if (before && same_record(before, draft)) {
+        draft->row.provenance = provenance_share(before->row.provenance, before->staging, draft->staging, err);
+    } else {
+        char *digests = path_join(daemon->home, "digests.json"); // of large files, so that they are not hashed for each run
         struct provenance_request request = {.spec = &draft->spec,
             .environment = js_get(body, "environment"),
             .directory = draft->staging,
             .worker = daemon->worker,
             .digests = digests};
         draft->row.provenance = provenance_collect_for(&request, err);
-        if (!draft->row.provenance)
-            status = -1;
+        free(digests);
     }
-    free(digests);
-    return status;
+    return draft->row.provenance ? 0 : -1;
+}
+
+static int prepare_directories(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+{
+    const struct draft *before = NULL;
+    for (size_t i = 0; i < drafts->count; i++) {
+        struct draft *draft = &drafts->at[i];
+        if (make_staging(daemon, draft, err) != 0)
+            return -1;
+        if (!draft->has_spec)
+            continue;
+        if (collect_record(daemon, draft, before, body, err) != 0)
+            return -1;
+        before = draft;
+    }
+    return 0;
 }
 
 // Puts the stages in front; sibling references move with them.
@@ -310,14 +373,17 @@ static void join_stages(struct daemon *daemon, struct drafts *drafts, struct dra
 {
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
+        if (!draft->has_spec)
+            continue;
         draft->root = draft->spec.output ? string_copy(draft->spec.output) : path_join(daemon->home, "runs");
-        add_tokenize(daemon, stages, draft);
+        add_tokenize(daemon, drafts, stages, draft);
     }
     for (size_t i = 0; i < drafts->count; i++) {
         if (drafts->at[i].from_sibling != FROM_NONE)
             drafts->at[i].from_sibling += (ptrdiff_t)stages->count;
         stages->at[stages->count + i] = drafts->at[i];
     }
+    stages->first = stages->count;
     stages->count += drafts->count;
     free(drafts->at);
     *drafts = *stages;
@@ -325,8 +391,8 @@ static void join_stages(struct daemon *daemon, struct drafts *drafts, struct dra
 
 int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer)
 {
-    struct drafts stages = {allocate(2 * DRAFTS_MAX, sizeof *stages.at), 0};
-    *drafts = (struct drafts){allocate(DRAFTS_MAX, sizeof *drafts->at), 0};
+    struct drafts stages = {.at = allocate(2 * DRAFTS_MAX, sizeof *stages.at)};
+    *drafts = (struct drafts){.at = allocate(DRAFTS_MAX, sizeof *drafts->at)};
     if (check_runs(daemon, drafts, body, &answer->error) != 0) {
         free(stages.at);
     } else {

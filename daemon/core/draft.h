@@ -4,7 +4,7 @@
 #include "daemon/core/core.h"
 #include "schema/spec/spec.h"
 
-enum { DRAFTS_MAX = 1024, FROM_NONE = -1 };
+enum { DRAFTS_MAX = 1024, RELATIONS_MAX = 100000, FROM_NONE = -1 };
 
 struct draft {
     struct run_row row;
@@ -19,12 +19,15 @@ struct draft {
     ptrdiff_t from_sibling; // index of the draft whose weights it starts from
     int64_t from_run;       // stored run whose weights it starts from; 0: none
     char *from_directory;
-    bool dropped; // a tokenize draft that turned out not to be needed
+    bool dropped;    // a tokenize draft that turned out not to be needed
+    int64_t instead; // dropped: the stored run that makes the same; 0: it is made
+    const struct json *relation; // of the submission, to its other runs; NULL: none
 };
 
 struct drafts {
     struct draft *at; // tokenize drafts first, so that they are first in the queue too
     size_t count;
+    size_t first; // where those that were asked for begin, in the order of the submission
 };
 
 // All that needs no lock: specs, data, content keys, directories, provenance. On failure answer says why and nothing is left.
@@ -34,3 +37,9 @@ int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct js
 void draft_free_name(const struct draft *draft);
 // Removes what is not in its place; with undo, what was put there too.
 void drafts_release(struct drafts *drafts, bool undo);
+
+// ---- relations.c ----
+int relations_check(const struct json *body, size_t count, struct error *err);
+const struct json *relation_of(const struct json *body, size_t index);
+// A draft that has its row: its needs, and what it is a trial of. Inside the transaction.
+int relations_store(struct daemon *daemon, const struct drafts *drafts, const struct draft *draft, struct error *err);

@@ -276,6 +276,7 @@ static bool holds_cores(const struct view *view)
 struct supply {
     struct room room;
     struct gpus free;
+    struct sweep_places places;
 };
 
 static bool is_here(const struct view *view)
@@ -336,7 +337,8 @@ static bool is_paused(const struct view *view)
     return left > 0 && left <= RETRY_DELAY_MAX;
 }
 
-static void start_if_room(struct daemon *daemon, const struct view *view, struct supply *supply)
+// sweep_place: where its sweep counts it; NULL: nowhere.
+static void start_if_room(struct daemon *daemon, const struct view *view, struct supply *supply, struct sweep_place *sweep_place)
 {
     struct launch launch;
     struct json *job = NULL;
@@ -350,10 +352,13 @@ static void start_if_room(struct daemon *daemon, const struct view *view, struct
         gpus_take(&launch.held, &supply->free, launch.gpus);
         gpus_remove(&supply->free, &launch.held);
     }
-    if (place == PLACE_NOW)
+    if (place == PLACE_NOW) {
+        if (sweep_place)
+            sweep_place->taken++;
         start(daemon, view, &launch, job);
-    else
+    } else {
         say_waits(daemon, view, place, launch.slots);
+    }
     launch_release(&launch);
     js_free(job);
 }
@@ -368,6 +373,9 @@ static void start_if_ready(struct daemon *daemon, const struct view *view, struc
     if (view->executor)
         ready = look_at_needs(daemon, view, reason, sizeof reason);
     pthread_mutex_unlock(&daemon->lock);
+    struct sweep_place *place = NULL;
+    if (ready == READY && !places_look(daemon, &supply->places, view, &place, reason, sizeof reason))
+        ready = WAITS;
     if (ready == NEVER)
         fail_run(daemon, view, reason);
     else if (ready == WAITS)
@@ -377,7 +385,7 @@ static void start_if_ready(struct daemon *daemon, const struct view *view, struc
     else if (is_here(view) && supply->room.gpus_awaited && view->watch->facts.gpus > 0)
         say_waits(daemon, view, PLACE_GPUS, 0); // known without its description, which a long queue need not read in each round
     else
-        start_if_room(daemon, view, supply);
+        start_if_room(daemon, view, supply, place);
 }
 
 void schedule_start(struct daemon *daemon, const struct views *views)
@@ -392,4 +400,5 @@ void schedule_start(struct daemon *daemon, const struct views *views)
     for (size_t i = 0; i < views->count; i++)
         if (views->at[i].state == RUN_QUEUED && !(is_here(&views->at[i]) && supply.room.cores_awaited))
             start_if_ready(daemon, &views->at[i], &supply);
+    places_release(&supply.places);
 }

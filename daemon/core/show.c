@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NEEDS_MAX = 256, EVENTS_SHOWN = 1000 };
+enum { NEEDS_MAX = 1100, EVENTS_SHOWN = 1000 };
 
 static struct json *needs_json(struct daemon *daemon, const struct run_row *row)
 {

@@ -45,9 +45,13 @@ static int64_t shared_stage(struct daemon *daemon, const char *key)
 
 static void drop_shared(struct daemon *daemon, struct drafts *drafts)
 {
-    for (size_t i = 0; i < drafts->count; i++)
-        if (!drafts->at[i].has_spec)
-            drafts->at[i].dropped = shared_stage(daemon, drafts->at[i].key) != 0 || dataset_is_complete(daemon->home, drafts->at[i].key);
+    for (size_t i = 0; i < drafts->count; i++) {
+        struct draft *draft = &drafts->at[i];
+        if (draft->has_spec)
+            continue;
+        draft->instead = shared_stage(daemon, draft->key);
+        draft->dropped = draft->instead != 0 || dataset_is_complete(daemon->home, draft->key);
+    }
 }
 
 // ---- files ----
@@ -190,7 +194,8 @@ static int add_rows(struct daemon *daemon, struct drafts *drafts, const struct j
 {
     int64_t experiment = state_add_experiment(daemon->state, drafts->at[drafts->count - 1].row.project,
         js_string_of(js_get(body, "path"), NULL), js_string_of(js_get(body, "text"), NULL), err);
-    if (experiment < 0)
+    int64_t concurrency = js_integer_of(js_get(body, "concurrency"), 0);
+    if (experiment < 0 || (concurrency > 0 && state_set_concurrency(daemon->state, experiment, concurrency, err) != 0))
         return -1;
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
@@ -202,8 +207,8 @@ static int add_rows(struct daemon *daemon, struct drafts *drafts, const struct j
         struct draft *draft = &drafts->at[i];
         if (draft->dropped)
             continue;
-        if ((draft->has_spec && add_needs(daemon, drafts, draft, err) != 0) || place(daemon, draft, err) != 0 ||
-            core_change(daemon, draft->row.id, RUN_QUEUED, "submitted", "user", err) != 0)
+        if ((draft->has_spec && add_needs(daemon, drafts, draft, err) != 0) || relations_store(daemon, drafts, draft, err) != 0 ||
+            place(daemon, draft, err) != 0 || core_change(daemon, draft->row.id, RUN_QUEUED, "submitted", "user", err) != 0)
             return -1;
     }
     return 0;
@@ -227,6 +232,32 @@ static int store(struct daemon *daemon, struct drafts *drafts, const struct json
     return state_commit(daemon->state, err);
 }
 
+// What became of it: the runs, and the stages that were asked for and whose data is there or on its way.
+static struct json *describe(const struct drafts *drafts)
+{
+    struct json *answer = js_object(), *runs = js_array(), *left_out = js_array();
+    for (size_t i = 0; i < drafts->count; i++) {
+        const struct run_row *row = &drafts->at[i].row;
+        if (drafts->at[i].dropped && i < drafts->first)
+            continue; // nobody asked for it by name
+        struct json *run = js_object();
+        js_set(run, "project", js_string(row->project));
+        size_t length = strlen(row->name);
+        bool numbered = length && row->name[length - 1] != '-'; // what is left out got no number
+        char *name = string_format("%.*s", (int)(numbered ? length : length - 1), row->name);
+        js_set(run, "name", js_string(name));
+        free(name);
+        js_set(run, "run_id", js_string(row->run_id));
+        js_set(run, "kind", js_string(row->kind));
+        if (drafts->at[i].dropped)
+            js_set(run, "reason", js_string(drafts->at[i].instead ? "another run makes its data already" : "its data is there already"));
+        js_append(drafts->at[i].dropped ? left_out : runs, run);
+    }
+    js_set(answer, "runs", runs);
+    js_set(answer, "left_out", left_out);
+    return answer;
+}
+
 void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer)
 {
     struct drafts drafts;
@@ -237,20 +268,7 @@ void daemon_submit(struct daemon *daemon, const struct json *body, struct answer
     pthread_mutex_unlock(&daemon->lock);
     answer->status = 400;
     if (status == 0) {
-        struct json *runs = js_array();
-        for (size_t i = 0; i < drafts.count; i++) {
-            const struct run_row *row = &drafts.at[i].row;
-            if (drafts.at[i].dropped)
-                continue;
-            struct json *run = js_object();
-            js_set(run, "project", js_string(row->project));
-            js_set(run, "name", js_string(row->name));
-            js_set(run, "run_id", js_string(row->run_id));
-            js_set(run, "kind", js_string(row->kind));
-            js_append(runs, run);
-        }
-        answer->body = js_object();
-        js_set(answer->body, "runs", runs);
+        answer->body = describe(&drafts);
         answer->status = 201;
     }
     drafts_release(&drafts, status != 0);

@@ -99,6 +99,15 @@ static void add_queue(struct daemon *daemon, const struct run_row *row, struct j
     js_set(summary, "expected_start", waits && watch ? time_json(watch->expected_start) : js_null());
 }
 
+// Of a trial: the swept keys with their values, and the entry of the spec that it is a trial of.
+static void add_trial(struct daemon *daemon, const struct run_row *row, struct json *summary)
+{
+    struct trial_row trial = {0};
+    bool is_trial = state_get_trial(daemon->state, row->id, &trial, NULL) == 0;
+    js_set(summary, "sweep", trial.sweep ? trial.sweep : js_null());
+    js_set(summary, "sweep_of", is_trial ? js_string(trial.entry) : js_null());
+}
+
 struct json *run_summary(struct daemon *daemon, const struct run_row *row)
 {
     series_need(daemon, row);
@@ -130,6 +139,7 @@ struct json *run_summary(struct daemon *daemon, const struct run_row *row)
     js_set(summary, "directory", js_string(row->directory));
     js_set(summary, "experts", js_integer(js_integer_of(js_get(js_get(js_get(row->spec, "model"), "moe"), "experts"), 0)));
     js_set(summary, "cancel_requested", js_boolean(row->cancel_requested));
+    add_trial(daemon, row, summary);
     return summary;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PATCH_MAX = 40 << 20, MANIFEST_MAX = 16 << 20, FILES_MAX = 100000, VERSION_MAX = 65536, VERSION_DEADLINE_MS = 10000 };
 
@@ -233,4 +234,33 @@ struct json *provenance_collect_for(const struct provenance_request *request, st
 struct json *provenance_collect(const struct spec *spec, const struct json *environment, const char *directory, struct error *err)
 {
     return provenance_collect_for(&(struct provenance_request){.spec = spec, .environment = environment, .directory = directory}, err);
+}
+
+// ---- shared ----
+
+// One name more for the same bytes, which nobody changes; where the file system has no links, a copy.
+static int share_file(const char *from, const char *to, struct error *err)
+{
+    struct text bytes;
+    if (link(from, to) == 0 || errno == ENOENT || errno == EEXIST)
+        return 0;
+    text_init(&bytes, PATCH_MAX);
+    int status = file_read(from, &bytes, err) == 0 ? file_write_atomic(to, bytes.at, bytes.length, 0600, err) : -1;
+    text_release(&bytes);
+    return status;
+}
+
+struct json *provenance_share(const struct json *record, const char *from_directory, const char *to_directory, struct error *err)
+{
+    static const char *const files[] = {"commit", "diff.patch", "image.json", "data.json", "environment.json", "machine.json"};
+    char *directory = path_join(to_directory, "provenance");
+    int status = mkdir(directory, 0700) == 0 || errno == EEXIST ? 0 : error_errno(err, "%s", directory);
+    for (size_t i = 0; status == 0 && i < sizeof files / sizeof *files; i++) {
+        char *from = string_format("%s/provenance/%s", from_directory, files[i]), *to = path_join(directory, files[i]);
+        status = share_file(from, to, err);
+        free(from);
+        free(to);
+    }
+    free(directory);
+    return status == 0 ? js_copy(record) : NULL;
 }

@@ -27,3 +27,5 @@ struct json *provenance_collect(const struct spec *spec, const struct json *envi
 // A copy of {name: value} in which secrets are "***" and no URL has a user or password; masked (an array, may be NULL) gets the names. For
 // every place where variables are shown: a value is a secret by its variable's name or by its look.
 struct json *provenance_mask(const struct json *variables, struct json *masked);
+// A record that another run of the same submission has collected, for this one: a copy, and the same files in its directory.
+struct json *provenance_share(const struct json *record, const char *from_directory, const char *to_directory, struct error *err);

@@ -6,7 +6,7 @@
 #include "schema/base/text.h"
 #include <stdatomic.h>
 
-enum { API_BODY_MAX = 8 << 20, API_STREAMS_MAX = 32, API_LOG_MAX = 1 << 20 };
+enum { API_BODY_MAX = 16 << 20, API_STREAMS_MAX = 32, API_LOG_MAX = 1 << 20 };
 
 struct api {
     struct daemon *daemon;

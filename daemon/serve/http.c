@@ -181,7 +181,7 @@ static enum MHD_Result judge(struct exchange *exchange, struct MHD_Connection *c
     };
     exchange->verdict = gate_judge(exchange->http->gate, &request);
     if (headers.content_length && strtoull(headers.content_length, NULL, 10) > API_BODY_MAX)
-        return refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than 8 MiB");
+        return refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than 16 MiB");
     return MHD_YES;
 }
 
@@ -201,7 +201,7 @@ static enum MHD_Result answer(struct exchange *exchange, struct MHD_Connection *
     if (exchange->fault.text[0])
         return refuse(connection, MHD_HTTP_BAD_REQUEST, exchange->fault.text);
     if (exchange->body.overflowed)
-        return refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than 8 MiB");
+        return refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than 16 MiB");
     struct request request = {
         .post = strcmp(method, "POST") == 0,
         .target = &exchange->target,

@@ -60,6 +60,19 @@ int64_t state_add_experiment(struct state *state, const char *project, const cha
 int state_add_run(struct state *state, struct run_row *row, struct error *err);
 int state_add_need(struct state *state, int64_t run, int64_t needed_run, struct error *err);
 
+
+// ---- trials (state_trials.c): the runs of a sweep, and how many of a submission may go at once ----
+int state_set_concurrency(struct state *state, int64_t experiment, int64_t concurrency, struct error *err);
+// sweep: {key: value}, the swept keys. entry: what they are trials of.
+int state_add_trial(struct state *state, int64_t run, int64_t experiment, const char *entry, const struct json *sweep, struct error *err);
+struct trial_row {
+    int64_t experiment, concurrency; // concurrency 0: no limit
+    char entry[65];
+    struct json *sweep; // js_free()
+};
+int state_get_trial(struct state *state, int64_t run, struct trial_row *trial, struct error *err); // 0 found, 1 none
+int64_t state_trials_started(struct state *state, int64_t experiment); // handed to an executor and not over
+
 typedef void state_run_visitor(void *context, const struct run_row *row);
 int state_find_run(struct state *state, const char *project, const char *name, struct run_row *row, struct error *err); // 0 found, 1 none
 int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err);                            // 0 found, 1 none

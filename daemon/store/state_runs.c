@@ -67,7 +67,7 @@ static int number_name(struct state *state, struct run_row *row, struct error *e
         return 0;
     int64_t last;
     if (sql_number(state->sql, &last, 0, err,
-            "SELECT max(CAST(substr(name, length(?1) + 1) AS INTEGER)) FROM runs WHERE project = ?2 AND substr(name, 1, length(?1)) = ?1 "
+            "SELECT max(CAST(substr(name, length(?1) + 1) AS INTEGER)) FROM runs WHERE project = ?2 AND name >= ?1 || '0' AND name < ?1 || ':' "
             "AND substr(name, length(?1) + 1) NOT GLOB '*[^0-9]*'", "tt", row->name, row->project) != 0)
         return -1;
     char *name = string_format("%s%lld", row->name, (long long)last + 1);

@@ -3,6 +3,7 @@
 #include "schema/base/text.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -388,18 +389,53 @@ const struct field spec_fields[] = {
     {"logging.interval", FIELD_INTEGER, AT(logging.interval), "1", 1, 1e9, .help = "iterations between lines of metrics"},
     {"logging.expert_load", FIELD_BOOLEAN, AT(logging.expert_load), "true", .help = "record how many tokens each expert got"},
 
-    {"sweep", FIELD_PLAN, 0, .cannot = "expand sweeps", .help = "{grid | zip | list, limit, canary}: runs made from lists of values"},
-    {"stages", FIELD_PLAN, 0, .cannot = "order stages", .help = "{NAME: {kind: train | tokenize | check, needs: [NAME, …]}}"},
+    {"sweep", FIELD_PLAN, 0, .help = "{grid | zip | list, limit, canary, concurrency}: a run for each of many values"},
+    {"stages", FIELD_PLAN, 0, .help = "{NAME: {kind: train | tokenize | check, needs: [NAME, …], keys of its own}}: runs in their order"},
     {"retry", FIELD_PLAN, 0, .cannot = "retry by itself", .help = "{limit: N, on: [failed, timed_out, out_of_memory, lost]}"},
 };
 const size_t spec_fields_count = sizeof spec_fields / sizeof spec_fields[0];
 
+// Rows by their path, and each row's section, worked out once: a sweep resolves thousands of runs, and each asks hundreds of times.
+enum { SLOTS = 1024 };
+static const struct field *slots[SLOTS];
+static const struct field *sections[sizeof spec_fields / sizeof spec_fields[0]];
+static pthread_once_t indexed = PTHREAD_ONCE_INIT;
+
+static size_t slot_of(const char *path, size_t length)
+{
+    uint64_t hash = 14695981039346656037U; // FNV-1a
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)path[i]) * 1099511628211U;
+    return (size_t)(hash >> 32) % SLOTS;
+}
+
+static const struct field *look_up(const char *path, size_t length)
+{
+    for (size_t at = slot_of(path, length); slots[at]; at = (at + 1) % SLOTS)
+        if (strncmp(slots[at]->path, path, length) == 0 && slots[at]->path[length] == 0)
+            return slots[at];
+    return NULL;
+}
+
+static void make_index(void)
+{
+    _Static_assert(sizeof spec_fields / sizeof spec_fields[0] < SLOTS / 2, "the index is sparse");
+    for (size_t i = 0; i < spec_fields_count; i++) {
+        size_t at = slot_of(spec_fields[i].path, strlen(spec_fields[i].path));
+        while (slots[at])
+            at = (at + 1) % SLOTS;
+        slots[at] = &spec_fields[i];
+    }
+    for (size_t i = 0; i < spec_fields_count; i++) {
+        const char *dot = strrchr(spec_fields[i].path, '.');
+        sections[i] = dot ? look_up(spec_fields[i].path, (size_t)(dot - spec_fields[i].path)) : NULL;
+    }
+}
+
 const struct field *field_find(const char *path)
 {
-    for (size_t i = 0; i < spec_fields_count; i++)
-        if (strcmp(spec_fields[i].path, path) == 0)
-            return &spec_fields[i];
-    return NULL;
+    pthread_once(&indexed, make_index);
+    return look_up(path, strlen(path));
 }
 
 const char *field_key(const struct field *field)
@@ -410,12 +446,9 @@ const char *field_key(const struct field *field)
 
 const struct field *field_parent(const struct field *field)
 {
-    char path[96];
-    const char *dot = strrchr(field->path, '.');
-    if (!dot)
-        return NULL;
-    snprintf(path, sizeof path, "%.*s", (int)(dot - field->path), field->path);
-    return field_find(path);
+    pthread_once(&indexed, make_index);
+    bool inside = field >= spec_fields && field < spec_fields + spec_fields_count; // rows of other tables have no section here
+    return inside ? sections[field_index(field)] : NULL;
 }
 
 static void add_range(struct text *out, const struct field *field)

@@ -23,7 +23,7 @@ enum field_type {
     FIELD_PAIRS,     // struct spec_pairs
     FIELD_SPLIT,     // double[3]
     FIELD_LOSSES,    // losses and losses_count of struct spec_moe
-    FIELD_PLAN       // sweep and stages: checked for their shape (sweep.c), no member of struct spec
+    FIELD_PLAN       // sweep, stages, retry: how runs are made and ordered; no member of struct spec
 };
 
 enum field_open { OPEN_NONE = 0, OPEN_LEAST = 1, OPEN_MOST = 2 }; // ends of the range that do not belong to it
@@ -69,10 +69,18 @@ static inline const void *field_of(const struct field *field, const struct spec 
 {
     return (const char *)spec + field->offset;
 }
+static inline bool field_is_string(const struct field *field) // a char * that the spec owns
+{
+    return field->type == FIELD_STRING || field->type == FIELD_PATH || field->type == FIELD_TOKENIZER || field->type == FIELD_NAME ||
+        field->type == FIELD_WORD;
+}
 // What a value must be: "a whole number from 1 to 64", "one of `fp32`, `bf16`, `fp16`".
 void field_expectation(struct text *out, const struct field *field);
 
-// runnable.c: why this build refuses the value in spec ("this build cannot … yet"); false if it runs. defaults: from spec_init.
-bool field_refused(struct text *out, const struct field *field, const struct spec *spec, const struct spec *defaults);
+// resolved.c: why this build refuses the value in spec ("this build cannot … yet"); false if it runs.
+bool field_refused(struct text *out, const struct field *field, const struct spec *spec);
+bool field_is_present(const struct field *field, const struct spec *spec); // whether the sections above it are in the resolved copy
+struct json *field_to_json(const struct field *field, const struct spec *spec); // NULL: not set and without a default
+const struct spec *spec_standards(void); // every default; never released
 
 extern const char *const moe_loss_names[]; // choices of model.moe.losses[].type

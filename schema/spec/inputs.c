@@ -33,17 +33,15 @@ struct json *list_unsupported(const struct check *check)
 {
     struct refusal *refusals = allocate(spec_fields_count, sizeof *refusals);
     size_t count = 0;
-    struct spec defaults;
-    spec_init(&defaults);
     struct text message;
     text_init(&message, 1024);
     for (size_t i = 0; i < spec_fields_count; i++) {
         const struct field *field = &spec_fields[i];
         text_clear(&message);
-        bool planned = field->type == FIELD_PLAN && check->states[i].key;
+        bool planned = field->type == FIELD_PLAN && field->cannot && check->states[i].key;
         if (planned)
             text_addf(&message, "%s: this build cannot %s yet", field->path, field->cannot);
-        if (!planned && (check->states[i].bad || !field_refused(&message, field, check->spec, &defaults)))
+        if (!planned && (check->states[i].bad || !field_refused(&message, field, check->spec)))
             continue;
         struct refusal refusal = {field, check_place(check, field)};
         refusal.problem.message = string_copy(message.at);
@@ -58,39 +56,65 @@ struct json *list_unsupported(const struct check *check)
         free(refusals[i].problem.message);
     }
     text_release(&message);
-    spec_release(&defaults);
     free(refusals);
     return list;
 }
 
-static void expect_file(struct check *check, struct json *list, const char *key, const char *path, const char *ending)
+void add_unsupported(struct json *list, const char *key, const struct node *place, const char *message)
 {
+    struct problem problem = {.source = place->source, .line = place->line, .column = place->column, .message = string_copy(message)};
+    append(list, field_find(key), &problem);
+    free(problem.message);
+}
+
+static bool is_there(struct seen *seen, const char *path)
+{
+    enum { REMEMBERED = sizeof seen->at / sizeof seen->at[0] };
+    for (size_t i = 0; i < REMEMBERED && seen->at[i].path; i++)
+        if (strcmp(seen->at[i].path, path) == 0)
+            return seen->at[i].there;
+    size_t at = seen->next++ % REMEMBERED;
+    free(seen->at[at].path);
+    seen->at[at].path = string_copy(path);
+    return seen->at[at].there = file_exists(path);
+}
+
+struct expecting {
+    struct check *check;
+    struct json *list;
+    struct seen *seen;
+};
+
+static void expect_file(const struct expecting *expecting, const char *key, const char *path, const char *ending)
+{
+    struct check *check = expecting->check;
     const struct field *field = field_find(key);
     if (!path || check->states[field_index(field)].bad)
         return;
     char *whole = string_format("%s%s", path, ending);
-    if (!file_exists(whole)) {
+    if (!is_there(expecting->seen, whole)) {
         struct problem problem = check_place(check, field);
         problem.message = string_format("`%s`: %s is not there", key, whole);
-        append(list, field, &problem);
+        append(expecting->list, field, &problem);
         check_at(check, key, true, "%s (needed to run, not to validate)", problem.message);
         free(problem.message);
     }
     free(whole);
 }
 
-struct json *list_missing(struct check *check)
+struct json *list_missing(struct check *check, struct seen *seen)
 {
     const struct spec *spec = check->spec;
     struct json *list = js_array();
-    expect_file(check, list, "data.text", spec->data.text, "");
-    expect_file(check, list, "data.prefix", spec->data.prefix, ".bin");
-    expect_file(check, list, "data.prefix", spec->data.prefix, ".idx");
-    expect_file(check, list, "data.manifest", spec->data.manifest, "");
+    const struct expecting expecting = {check, list, seen};
+    expect_file(&expecting, "data.text", spec->data.text, "");
+    expect_file(&expecting, "data.prefix", spec->data.prefix, ".bin");
+    expect_file(&expecting, "data.prefix", spec->data.prefix, ".idx");
+    expect_file(&expecting, "data.manifest", spec->data.manifest, "");
     if (spec->data.tokenizer && strcmp(spec->data.tokenizer, "byte") != 0)
-        expect_file(check, list, "data.tokenizer", spec->data.tokenizer, "");
-    expect_file(check, list, "image.path", spec->image.path, "");
-    expect_file(check, list, "code.path", spec->code.path, "");
-    expect_file(check, list, "model.from.path", spec->model.from.path, "");
+        expect_file(&expecting, "data.tokenizer", spec->data.tokenizer, "");
+    expect_file(&expecting, "image.path", spec->image.path, "");
+    expect_file(&expecting, "code.path", spec->code.path, "");
+    expect_file(&expecting, "model.from.path", spec->model.from.path, "");
     return list;
 }

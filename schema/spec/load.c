@@ -2,20 +2,29 @@
 #include "schema/spec/load.h"
 #include "schema/base/near.h"
 
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- runs ----
 
-static bool is_chosen(const char *name, const char *const *only, size_t only_count)
+bool is_chosen(const struct only *only, const char *name)
 {
-    for (size_t i = 0; i < only_count; i++)
-        if (strcmp(only[i], name) == 0)
-            return true;
-    return !only;
+    bool chosen = !only->names;
+    for (size_t i = 0; only->names && i < only->count; i++)
+        if (strcmp(only->names[i], name) == 0)
+            chosen = only->used[i] = true;
+    return chosen;
+}
+
+// Whether the entry is wanted, or may have a trial that is.
+static bool is_wanted(const struct only *only, const char *entry)
+{
+    size_t length = strlen(entry);
+    bool wanted = is_chosen(only, entry);
+    for (size_t i = 0; !wanted && i < only->count; i++)
+        wanted = strncmp(only->names[i], entry, length) == 0 && only->names[i][length] == '-';
+    return wanted;
 }
 
 // "`dense`, `moe`", and how many more. free()
@@ -31,64 +40,74 @@ static char *listed_names(const char *const *names, size_t count)
     return text_take(&text);
 }
 
-static void check_chosen(struct spec_book *book, const struct node *root, const char *const *names, size_t count, const char *const *only,
-    size_t only_count)
+static void check_chosen(struct spec_file *file, const struct node *root, const struct only *only)
 {
-    const struct node *runs = node_get(root, "runs");
-    for (size_t i = 0; only && i < only_count; i++) {
-        if (is_chosen(only[i], names, count))
+    const char **names = allocate(file->entries_count, sizeof *names);
+    for (size_t i = 0; i < file->entries_count; i++)
+        names[i] = file->entries[i].name;
+    const struct node *place = file->book->overlays ? file->book->overlays : file->book->stages ? file->book->stages : root;
+    for (size_t i = 0; only->names && i < only->count; i++) {
+        if (only->used[i])
             continue;
-        const char *near = near_name(only[i], names, count);
-        char *listed = listed_names(names, count);
-        problem_at(&book->problems, runs ? runs : root, "--run %s: there is no such run%s%s%s", only[i], near ? "; did you mean `" : ": there is ",
-            near ? near : listed, near ? "`?" : "");
+        const char *near = near_name(only->names[i], names, file->entries_count);
+        char *listed = listed_names(names, file->entries_count);
+        problem_at(&file->book->problems, place, "--run %s: there is no such run%s%s%s", only->names[i],
+            near ? "; did you mean `" : ": there is ", near ? near : listed, near ? "`?" : "");
         free(listed);
     }
+    free(names);
 }
 
-// Names and overlays of the runs. The file's only run is named after the file.
-static size_t list_runs(struct spec_book *book, const struct node *root, const char **names, const struct node **overlays)
-{
-    const struct node *runs = book->overlays = node_get(root, "runs");
-    size_t count = 0;
-    if (!runs) {
-        names[0] = book->stem;
-        return 1;
-    }
-    if (runs->kind != NODE_MAP || runs->count == 0 || runs->count > SPEC_RUNS_MAX) {
-        problem_at(&book->problems, runs, "`runs` expects a map of 1 to %d names to overlays, such as `dense: {}`", SPEC_RUNS_MAX);
-        return 0;
-    }
-    for (size_t i = 0; i < runs->count; i++) {
-        const struct node *key = runs->keys[i], *overlay = runs->items[i];
-        if (!name_is_valid(key->text))
-            problem_at(&book->problems, key, "`runs`: `%.80s` is no name of 1 to 64 letters, digits, `_` and `-`", key->text);
-        else if (overlay->kind != NODE_MAP)
-            problem_at(&book->problems, overlay, "`runs.%s` expects a map of keys; `%s: {}` is a run with nothing of its own", key->text,
-                key->text);
-        else
-            names[count] = key->text, overlays[count++] = overlay;
-    }
-    return count;
-}
-
-static void resolve_run(struct spec_file *file, const struct node *tree, const char *name)
+// Room for one more run. Runs and checks move together.
+static void make_room(struct spec_file *file)
 {
     struct spec_book *book = file->book;
+    if (file->count < book->capacity)
+        return;
+    book->capacity = book->capacity ? 2 * book->capacity : 16;
+    file->runs = reallocate(file->runs, book->capacity, sizeof *file->runs);
+    book->checks = reallocate(book->checks, book->capacity, sizeof *book->checks);
+    for (size_t i = 0; i < file->count; i++)
+        book->checks[i].spec = &file->runs[i].spec;
+}
+
+struct spec_run *resolve_run(struct spec_file *file, size_t entry, const struct node *tree, char *name, bool trial)
+{
+    struct spec_book *book = file->book;
+    make_room(file);
     struct spec_run *run = &file->runs[file->count];
     struct check *check = &book->checks[file->count++];
+    *run = (struct spec_run){.entry = entry};
     *check = (struct check){.problems = &book->problems, .pool = book->pool, .spec = &run->spec};
     spec_init(&run->spec);
     book->problems.run = file->count;
+    book->problems.trial = trial;
     convert(check, tree, true);
     check_rules(check);
     book->problems.run = 0;
-    run->spec.name = string_copy(name);
-    run->spec.question = opening_comment(book->sources[0]);
+    book->problems.trial = false;
+    run->spec.name = name;
+    run->spec.question = string_copy(book->question);
     if (!run->spec.code.path)
         run->spec.code.path = string_copy(book->sources[0]->directory);
     run->unsupported = list_unsupported(check);
-    run->missing = list_missing(check);
+    run->missing = list_missing(check, &book->seen);
+    return run;
+}
+
+static void release_run(struct spec_run *run, struct check *check)
+{
+    spec_release(&run->spec);
+    js_free(run->unsupported);
+    js_free(run->missing);
+    js_free(run->sweep);
+    free(check->states);
+}
+
+void forget_run(struct spec_file *file)
+{
+    file->count--;
+    release_run(&file->runs[file->count], &file->book->checks[file->count]);
 }
 
 // Index of the run of this name, or file->count.
@@ -127,7 +146,13 @@ static void check_starts(struct spec_file *file)
             if (at == i || at == file->count)
                 break;
         }
-        if (at == i)
+        size_t swept = 0;
+        while (swept < file->entries_count && !(file->entries[swept].swept && strcmp(file->entries[swept].name, spec->model.from.run) == 0))
+            swept++;
+        if (swept < file->entries_count)
+            check_at(check, "model.from.run", false, "`model.from.run`: run `%s` is a sweep of %zu trials: name one of them, such as `%s`",
+                spec->model.from.run, file->entries[swept].count, file->runs[file->entries[swept].first].spec.name);
+        else if (at == i)
             check_at(check, "model.from.run", false, "`model.from.run`: run `%s` would start from its own weights", spec->name);
         else if (sibling < file->count && file->runs[sibling].spec.checkpoint.interval == 0)
             check_at(check, "model.from.run", false, "`model.from.run`: run `%s` saves no weights to start from: give it a `checkpoint.interval`",
@@ -148,67 +173,39 @@ static void check_common(struct spec_book *book, const struct node *common)
     spec_release(&scratch);
 }
 
-static void resolve(struct spec_file *file, struct node *root, const char *const *only, size_t only_count, struct node **options,
-    size_t option_count)
+// An entry without a sweep is no trial: --run must name it whole.
+static void resolve_entry(struct spec_file *file, size_t index, const struct node *common, const struct only *only)
 {
     struct spec_book *book = file->book;
-    const char *names[SPEC_RUNS_MAX];
-    const struct node *overlays[SPEC_RUNS_MAX] = {0};
-    size_t count = list_runs(book, root, names, overlays);
-    check_chosen(book, root, names, count, only, only_count);
-    struct node *common = node_without(book->pool, root, "runs");
+    struct spec_entry *entry = &file->entries[index];
+    entry->first = file->count;
+    if (!is_wanted(only, entry->name))
+        return;
+    const struct node *overlay = book->entries[index].overlay;
+    const struct node *tree = overlay ? node_merge(book->pool, common, overlay, false) : common;
+    for (size_t i = 0; i < book->options_count; i++)
+        tree = node_merge(book->pool, tree, book->options[i], false);
+    if (node_get(tree, "sweep"))
+        resolve_trials(file, index, tree, only);
+    else if (is_chosen(only, entry->name))
+        resolve_run(file, index, tree, string_copy(entry->name), false);
+    entry->count = file->count - entry->first;
+}
+
+static void resolve(struct spec_file *file, const struct node *root, const struct only *only)
+{
+    struct spec_book *book = file->book;
+    entries_list(file, root);
+    const struct node *common = node_without(book->pool, node_without(book->pool, root, "runs"), "stages");
     check_common(book, common);
-    for (size_t i = 0; i < count; i++) {
-        if (!is_chosen(names[i], only, only_count))
-            continue;
-        struct node *tree = overlays[i] ? node_merge(book->pool, common, overlays[i], false) : common;
-        for (size_t j = 0; j < option_count; j++)
-            if (options[j])
-                tree = node_merge(book->pool, tree, options[j], false);
-        resolve_run(file, tree, names[i]);
-    }
+    for (size_t i = 0; i < file->entries_count; i++)
+        resolve_entry(file, i, common, only);
+    check_chosen(file, root, only);
     check_starts(file);
+    entries_connect(file);
 }
 
 // ---- the door ----
-
-static bool is_within(const struct problem *problem, const struct node *tree)
-{
-    if (problem->source == tree->source && problem->line == tree->line && problem->column == tree->column)
-        return true;
-    for (size_t i = 0; i < tree->count; i++)
-        if ((tree->keys && is_within(problem, tree->keys[i])) || is_within(problem, tree->items[i]))
-            return true;
-    return false;
-}
-
-// Problems as text and as lists, anew. A place in a run's overlay says by itself which run it is.
-static void render(struct spec_file *file)
-{
-    struct problems *problems = &file->book->problems;
-    problems_sort(problems);
-    file->errors = problems_errors(problems);
-    text_clear(&file->problems);
-    text_clear(&file->warnings);
-    js_free(file->problem_list);
-    js_free(file->warning_list);
-    file->problem_list = js_array();
-    file->warning_list = js_array();
-    const char *names[SPEC_RUNS_MAX];
-    for (size_t i = 0; i < file->count; i++)
-        names[i] = file->runs[i].spec.name;
-    for (size_t i = 0; i < problems->count; i++) {
-        struct problem problem = problems->items[i];
-        if (file->book->overlays && is_within(&problem, file->book->overlays))
-            problem.runs = 0;
-        problem.message = problem_sentence(&problem, names, file->count);
-        problem_show(problem.warning ? &file->warnings : &file->problems, &problem);
-        js_append(problem.warning ? file->warning_list : file->problem_list, problem_json(&problem));
-        free(problem.message);
-    }
-    if (problems->dropped)
-        text_addf(&file->problems, "%s: and %zu more\n", file->path, problems->dropped);
-}
 
 // "experiments/first run.yaml" names its only run first-run.
 static char *stem_of(const char *path)
@@ -224,68 +221,50 @@ static char *stem_of(const char *path)
     return stem;
 }
 
+// The trees of the options that could be read. free()
+static const struct node **read_options(struct spec_book *book, const struct spec_option *options, size_t count)
+{
+    const struct node **trees = allocate(count, sizeof *trees);
+    for (size_t i = 0; i < count; i++) {
+        const struct node *tree = read_option(book, options[i].argument);
+        if (tree)
+            trees[book->options_count++] = tree;
+    }
+    return trees;
+}
+
 int spec_file_load(struct spec_file *file, const char *path, const char *const *only, size_t only_count, const struct spec_option *options,
     size_t option_count)
 {
     struct spec_book *book = allocate(1, sizeof *book);
-    *file = (struct spec_file){.path = string_copy(path), .runs = allocate(SPEC_RUNS_MAX, sizeof *file->runs), .book = book};
+    *file = (struct spec_file){.path = string_copy(path), .book = book};
     text_init(&file->problems, 4 << 20);
     text_init(&file->warnings, 4 << 20);
     book->pool = pool_new();
     book->stem = stem_of(path);
+    book->names = js_object();
     struct node *root = read_file(book, path, NULL);
     if (root) {
-        struct node **trees = allocate(option_count, sizeof *trees);
-        for (size_t i = 0; i < option_count; i++)
-            trees[i] = read_option(book, options[i].argument);
-        resolve(file, root, only, only_count, trees, option_count);
+        struct only chosen = {only, only_count, allocate(only_count, sizeof(bool))};
+        const struct node **trees = read_options(book, options, option_count);
+        book->question = opening_comment(book->sources[0]);
+        book->options = trees;
+        resolve(file, root, &chosen);
+        book->options = NULL;
         free(trees);
+        free(chosen.used);
     }
     render(file);
     return file->errors ? -1 : 0;
 }
 
-void spec_file_fault(struct spec_file *file, size_t run, const char *key, bool warning, const char *format, ...)
-{
-    char *message = NULL;
-    va_list args;
-    va_start(args, format);
-    if (vasprintf(&message, format, args) < 0)
-        abort();
-    va_end(args);
-    check_at(&file->book->checks[run], key, warning, "%s", message);
-    free(message);
-    render(file);
-}
-
-// Whether the row is the path, or within it, or holds it: an unknown key of a section may have meant any of the section's.
-static bool is_of(const struct field *field, const char *path)
-{
-    size_t row = strlen(field->path), length = strlen(path), common = row < length ? row : length;
-    if (strncmp(field->path, path, common) != 0)
-        return false;
-    return row == length || (row > length ? field->path[length] == '.' : field->type == FIELD_SECTION && path[row] == '.');
-}
-
-bool spec_file_is_sound(const struct spec_file *file, size_t run, const char *const *paths)
-{
-    const struct field_state *states = file->book->checks[run].states;
-    for (size_t i = 0; i < spec_fields_count; i++)
-        for (size_t j = 0; paths[j] && (states[i].bad || states[i].faulted); j++)
-            if (is_of(&spec_fields[i], paths[j]))
-                return false;
-    return true;
-}
-
 void spec_file_release(struct spec_file *file)
 {
     struct spec_book *book = file->book;
-    for (size_t i = 0; i < file->count; i++) {
-        spec_release(&file->runs[i].spec);
-        js_free(file->runs[i].unsupported);
-        js_free(file->runs[i].missing);
-        free(book->checks[i].states);
-    }
+    for (size_t i = 0; i < file->count; i++)
+        release_run(&file->runs[i], &book->checks[i]);
+    for (size_t i = 0; i < file->entries_count; i++)
+        free(file->entries[i].needs);
     for (size_t i = 0; i < book->sources_count; i++) {
         free(book->sources[i]->path);
         free(book->sources[i]->directory);
@@ -294,12 +273,19 @@ void spec_file_release(struct spec_file *file)
     }
     for (size_t i = 0; i < SPEC_BASE_MAX; i++)
         free(book->files[i]);
+    for (size_t i = 0; i < sizeof book->seen.at / sizeof book->seen.at[0]; i++)
+        free(book->seen.at[i].path);
     free(book->sources);
     free(book->stem);
+    free(book->question);
+    free(book->entries);
+    free(book->checks);
+    js_free(book->names);
     problems_release(&book->problems);
     pool_free(book->pool);
     free(book);
     free(file->runs);
+    free(file->entries);
     free(file->path);
     text_release(&file->problems);
     text_release(&file->warnings);

@@ -1,5 +1,6 @@
 #include "schema/spec/problem.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,24 +22,60 @@ static bool same_place(const struct problem *a, const struct problem *b)
     return a->source == b->source && a->line == b->line && a->column == b->column && a->warning == b->warning;
 }
 
+// Whether two sentences are the same but for their numbers.
+static bool is_alike(const char *a, const char *b)
+{
+    static const char number[] = "0123456789.e+-";
+    for (;;) {
+        size_t skipped_a = isdigit((unsigned char)*a) ? strspn(a, number) : 0, skipped_b = isdigit((unsigned char)*b) ? strspn(b, number) : 0;
+        a += skipped_a;
+        b += skipped_b;
+        if (*a != *b || !skipped_a != !skipped_b)
+            return false;
+        if (!*a)
+            return true;
+        a++;
+        b++;
+    }
+}
+
+// Known already: one more run has it.
+static void note_run(struct problem *known, const struct problem *fresh)
+{
+    if (known->affected == 0 || fresh->affected == 0) {
+        known->affected = 0;
+        return;
+    }
+    if (known->last == fresh->last)
+        return;
+    if (known->affected < PROBLEM_NAMED)
+        known->named[known->affected] = fresh->last;
+    known->last = fresh->last;
+    known->affected++;
+}
+
 static void take(struct problems *problems, struct problem fresh)
 {
-    fresh.runs = problems->run ? (uint64_t)1 << (problems->run - 1) : 0;
+    fresh.trial = problems->trial;
+    fresh.affected = problems->run > 0;
+    fresh.last = fresh.named[0] = problems->run - fresh.affected;
     for (size_t i = 0; i < problems->count; i++) {
         struct problem *known = &problems->items[i];
-        if (same_place(known, &fresh) && strcmp(known->message, fresh.message) == 0) {
-            known->runs = known->runs && fresh.runs ? known->runs | fresh.runs : 0;
-            free(fresh.message);
-            return;
-        }
+        if (!same_place(known, &fresh) ||
+            (strcmp(known->message, fresh.message) != 0 && !(known->trial && fresh.trial && is_alike(known->message, fresh.message))))
+            continue;
+        note_run(known, &fresh);
+        free(fresh.message);
+        return;
     }
     if (problems->count == PROBLEMS_MAX) {
-        problems->dropped++;
+        ++*(fresh.warning ? &problems->dropped_warnings : &problems->dropped);
         free(fresh.message);
         return;
     }
     if (!problems->items)
         problems->items = allocate(PROBLEMS_MAX, sizeof *problems->items);
+    problems->errors += !fresh.warning;
     problems->items[problems->count++] = fresh;
 }
 
@@ -58,7 +95,7 @@ void problem_add(struct problems *problems, const struct source *source, size_t 
 {
     va_list args;
     va_start(args, format);
-    take(problems, (struct problem){source, line, column, warning, sentence(format, args), 0});
+    take(problems, (struct problem){.source = source, .line = line, .column = column, .warning = warning, .message = sentence(format, args)});
     va_end(args);
 }
 
@@ -66,16 +103,13 @@ void problem_at(struct problems *problems, const struct node *node, const char *
 {
     va_list args;
     va_start(args, format);
-    take(problems, (struct problem){node->source, node->line, node->column, false, sentence(format, args), 0});
+    take(problems, (struct problem){.source = node->source, .line = node->line, .column = node->column, .message = sentence(format, args)});
     va_end(args);
 }
 
 size_t problems_errors(const struct problems *problems)
 {
-    size_t errors = problems->dropped;
-    for (size_t i = 0; i < problems->count; i++)
-        errors += !problems->items[i].warning;
-    return errors;
+    return problems->errors + problems->dropped;
 }
 
 static int by_place(const void *left, const void *right)
@@ -87,6 +121,8 @@ static int by_place(const void *left, const void *right)
         return a->line < b->line ? -1 : 1;
     if (a->column != b->column)
         return a->column < b->column ? -1 : 1;
+    if (a->affected && b->affected && a->named[0] != b->named[0])
+        return a->named[0] < b->named[0] ? -1 : 1;
     return strcmp(a->message, b->message);
 }
 
@@ -143,22 +179,6 @@ static void show_line(struct text *out, const struct problem *problem)
     bool cut = at < end && *at != '\n' && *at != '\r';
     text_addf(out, "%s\n%s^\n", cut ? "…" : "", caret.at);
     text_release(&caret);
-}
-
-char *problem_sentence(const struct problem *problem, const char *const *names, size_t count)
-{
-    enum { NAMED_MAX = 3 };
-    struct text text;
-    text_init(&text, SIZE_MAX / 2);
-    text_add(&text, problem->message);
-    size_t affected = (size_t)__builtin_popcountll(problem->runs), named = 0;
-    for (size_t i = 0; i < count && affected && affected < count && named < NAMED_MAX; i++)
-        if (problem->runs >> i & 1)
-            text_addf(&text, "%s`%s`", named++ ? ", " : affected > 1 ? " (in runs " : " (in run ", names[i]);
-    if (named < affected && named)
-        text_addf(&text, " and %zu more", affected - named);
-    text_add(&text, named ? ")" : "");
-    return text_take(&text);
 }
 
 void problem_show(struct text *out, const struct problem *problem)

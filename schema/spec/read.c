@@ -45,19 +45,32 @@ static struct node *merge_runs(struct pool *pool, const struct node *under, cons
     return runs;
 }
 
-static struct node *merge_files(struct pool *pool, const struct node *under, const struct node *own)
+// The entries of `runs` or `stages` of two files, appended to the merged one. from: whose key of that name stands there.
+static void merge_section(struct pool *pool, struct node *merged, const char *name, const struct node *under, const struct node *own)
 {
-    const struct node *under_runs = node_get(under, "runs"), *own_runs = node_get(own, "runs");
-    struct node *merged = node_merge(pool, node_without(pool, under, "runs"), node_without(pool, node_without(pool, own, "base"), "runs"), false);
+    const struct node *under_runs = node_get(under, name), *own_runs = node_get(own, name);
     struct node *runs = (struct node *)(uintptr_t)(own_runs ? own_runs : under_runs);
     if (!runs || node_is_null(runs))
-        return merged;
+        return;
     if (own_runs && under_runs && own_runs->kind == NODE_MAP && under_runs->kind == NODE_MAP)
         runs = merge_runs(pool, under_runs, own_runs);
     const struct node *from = own_runs ? own : under;
     for (size_t i = 0; i < from->count; i++)
-        if (strcmp(from->keys[i]->text, "runs") == 0)
+        if (strcmp(from->keys[i]->text, name) == 0)
             node_append(pool, merged, from->keys[i], runs);
+}
+
+static struct node *merge_files(struct pool *pool, const struct node *under, const struct node *own)
+{
+    static const char *const apart[] = {"runs", "stages"};
+    const struct node *common_under = under, *common_own = node_without(pool, own, "base");
+    for (size_t i = 0; i < 2; i++) {
+        common_under = node_without(pool, common_under, apart[i]);
+        common_own = node_without(pool, common_own, apart[i]);
+    }
+    struct node *merged = node_merge(pool, common_under, common_own, false);
+    for (size_t i = 0; i < 2; i++)
+        merge_section(pool, merged, apart[i], under, own);
     return merged;
 }
 
@@ -173,10 +186,12 @@ struct node *read_option(struct spec_book *book, const char *argument)
         return NULL;
     }
     size_t first = strcspn(argument, ".=");
-    if (first == 4 && (strncmp(argument, "runs", 4) == 0 || strncmp(argument, "base", 4) == 0)) {
-        problem_add(&book->problems, source, 1, 1, false, "`%.4s` cannot be set: options apply to each chosen run", argument);
-        return NULL;
-    }
+    static const char *const apart[] = {"runs", "base", "stages"};
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+        if (strlen(apart[i]) == first && strncmp(argument, apart[i], first) == 0) {
+            problem_add(&book->problems, source, 1, 1, false, "`%s` cannot be set: options apply to each chosen run", apart[i]);
+            return NULL;
+        }
     struct node *value;
     if (equals[1 + strspn(equals + 1, " \t")]) {
         value = yaml_read(book->pool, source, length + 1, &book->problems);

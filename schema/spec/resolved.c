@@ -2,6 +2,7 @@
 #include "schema/spec/check.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,23 +18,43 @@ static void set_split(double *parts, const char *standard)
     }
 }
 
-void spec_init(struct spec *spec)
+static struct spec standards; // every default of the table; made once
+static pthread_once_t standards_made = PTHREAD_ONCE_INIT;
+
+static void make_standards(void)
 {
-    *spec = (struct spec){0};
     struct source source = {.path = (char *)(uintptr_t)"defaults", .directory = (char *)(uintptr_t)"/"};
     struct problems problems = {0};
-    struct check check = {.problems = &problems, .spec = spec};
+    struct check check = {.problems = &problems, .spec = &standards};
     for (size_t i = 0; i < spec_fields_count; i++) {
         const struct field *field = &spec_fields[i];
         if (!field->standard)
             continue;
         struct node node = {.kind = NODE_SCALAR, .plain = true, .source = &source, .text = field->standard};
         if (field->type == FIELD_SPLIT)
-            set_split(field_at(field, spec), field->standard);
+            set_split(field_at(field, &standards), field->standard);
         else if (!value_convert(&check, field, &node))
             abort(); // a row of the table whose default does not fit its own type
     }
     problems_release(&problems);
+}
+
+const struct spec *spec_standards(void)
+{
+    pthread_once(&standards_made, make_standards);
+    return &standards;
+}
+
+void spec_init(struct spec *spec)
+{
+    *spec = *spec_standards();
+    for (size_t i = 0; i < spec_fields_count; i++) {
+        const struct field *field = &spec_fields[i];
+        if (field->standard && field_is_string(field)) {
+            char **string = field_at(field, spec);
+            *string = string_copy(*string);
+        }
+    }
 }
 
 void spec_release(struct spec *spec)
@@ -146,8 +167,7 @@ static struct json *integers_to_json(const struct spec_integers *integers)
     return list;
 }
 
-// NULL: not set and without a default.
-static struct json *value_to_json(const struct field *field, const struct spec *spec)
+struct json *field_to_json(const struct field *field, const struct spec *spec)
 {
     const void *at = field_of(field, spec);
     switch (field->type) {
@@ -178,7 +198,7 @@ static struct json *value_to_json(const struct field *field, const struct spec *
 }
 
 // Whether the sections above a row are in the resolved copy.
-static bool is_present(const struct field *field, const struct spec *spec)
+bool field_is_present(const struct field *field, const struct spec *spec)
 {
     for (const struct field *section = field_parent(field); section; section = field_parent(section))
         if (section->present && !section->present(spec))
@@ -205,14 +225,14 @@ struct json *spec_to_json(const struct spec *spec)
     struct json *root = js_object();
     for (size_t i = 0; i < spec_fields_count; i++) {
         const struct field *field = &spec_fields[i];
-        if (field->type == FIELD_PLAN || !is_present(field, spec))
+        if (field->type == FIELD_PLAN || !field_is_present(field, spec))
             continue;
         if (field->type == FIELD_SECTION) {
             if (field->present && field->present(spec))
                 object_of(root, field);
             continue;
         }
-        struct json *value = value_to_json(field, spec);
+        struct json *value = field_to_json(field, spec);
         if (value)
             js_set(object_of(root, field_parent(field)), field_key(field), value);
     }
@@ -298,17 +318,17 @@ static int choice_of(const struct field *field, const struct spec *spec)
     abort(); // conversion lets no other word in
 }
 
-bool field_refused(struct text *out, const struct field *field, const struct spec *spec, const struct spec *defaults)
+bool field_refused(struct text *out, const struct field *field, const struct spec *spec)
 {
     bool refused = false;
-    if (!field->cannot || field->type == FIELD_PLAN || !is_present(field, spec))
+    if (!field->cannot || field->type == FIELD_PLAN || !field_is_present(field, spec))
         return false;
     if (field->refused)
         refused = field->refused(spec);
     else if (field->choices)
         refused = !(field->runs >> choice_of(field, spec) & 1);
     else
-        refused = !is_default(field, spec, defaults);
+        refused = !is_default(field, spec, spec_standards());
     if (!refused)
         return false;
     if (field->choices)
@@ -320,19 +340,16 @@ bool field_refused(struct text *out, const struct field *field, const struct spe
 
 int spec_runnable(const struct spec *spec, struct error *err)
 {
-    struct spec defaults;
-    spec_init(&defaults);
     struct text all, one;
     text_init(&all, ERROR_TEXT_MAX);
     text_init(&one, 1024);
     for (size_t i = 0; i < spec_fields_count; i++) {
         text_clear(&one);
-        if (field_refused(&one, &spec_fields[i], spec, &defaults))
+        if (field_refused(&one, &spec_fields[i], spec))
             text_addf(&all, "%s%s", all.length ? "\n" : "", one.at);
     }
     int status = all.length ? error_set(err, "%s", all.at) : 0;
     text_release(&one);
     text_release(&all);
-    spec_release(&defaults);
     return status;
 }

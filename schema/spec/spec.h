@@ -233,16 +233,32 @@ struct spec_option {        // one --set path.to.key=value
 
 struct spec_run {
     struct spec spec;
+    size_t entry;             // which of file->entries it came from
+    struct json *sweep;       // of a trial: {key: value}, the swept keys as in the resolved spec; NULL: of no sweep
     // Array of {key, file, line, column, message, text}: set keys that this build validates but cannot run yet. text is the message as a
     // person sees it: place, source line, caret.
     struct json *unsupported;
     struct json *missing;     // the same shape: inputs (data, image, code, checkpoint) that are not there; `validate` only warns of them
 };
 
+// An entry of `runs:` or `stages:`, or the file's only run: what one name stands for. A sweep makes many runs of it.
+struct spec_entry {
+    const char *name;
+    const char *kind;     // "train", "tokenize", "check"
+    size_t first, count;  // its runs; count 0: not chosen
+    bool swept;           // they are trials
+    size_t canary;        // the first so many trials, which the others need
+    size_t *needs;        // entries whose runs must all succeed before any of these begins
+    size_t needs_count;
+};
+
 struct spec_file {
     char *path;             // as given
-    struct spec_run *runs;
+    struct spec_run *runs;  // those of an entry lie side by side, entries in the order of the file
     size_t count;
+    struct spec_entry *entries;
+    size_t entries_count;
+    int64_t concurrency;    // most trials of this file at once; 0: no limit
     struct text problems;   // every error, each with its place, source line and caret; empty = the file is good
     struct text warnings;
     size_t errors;          // how many
@@ -253,18 +269,22 @@ struct spec_file {
 
 // Reads a file and resolves it: `base:`, overlays, --set, ${VAR}, units, cross-field rules. Returns 0 when there is no error; otherwise
 // -1 with everything that is wrong in file->problems. Call spec_file_release in both cases.
-// only: names of runs to keep (NULL: all). options: applied last to each kept run.
+// only: names of entries or of trials to keep (NULL: all). options: applied last to each kept run.
 int spec_file_load(struct spec_file *file, const char *path, const char *const *only, size_t only_count,
     const struct spec_option *options, size_t option_count);
 void spec_file_release(struct spec_file *file);
 // Adds a fault (or a warning) to runs[run] at a key's place, for rules that need more than the spec, such as memory against the plan's.
-// problems, warnings, errors and the lists are then as if the file's own rules had found it.
+// After spec_file_faults_end, problems, warnings, errors and the lists are as if the file's own rules had found them.
 void spec_file_fault(struct spec_file *file, size_t run, const char *key, bool warning, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+void spec_file_faults_end(struct spec_file *file);
 
 // Whether all these keys and sections of runs[run] (the list ends with NULL) parsed and no rule found fault with them: whether they may be
 // reasoned about although the file has errors elsewhere.
 bool spec_file_is_sound(const struct spec_file *file, size_t run, const char *const *paths);
+
+// The runs that runs[run] needs, as indices: all of the entries that its own needs, and the canary trials before it. free()
+size_t *spec_file_needs(const struct spec_file *file, size_t run, size_t *count);
 
 // ---- a single resolved spec ----
 
@@ -274,6 +294,9 @@ struct json *spec_to_json(const struct spec *spec);
 int spec_from_json(struct spec *spec, const struct json *json, struct error *err);
 void spec_init(struct spec *spec);      // all defaults
 void spec_release(struct spec *spec);
+// Whether two resolved configurations are the same but for their names, by every key of the table; equal ones have equal hashes.
+bool spec_same(const struct spec *a, const struct spec *b);
+uint64_t spec_hash(const struct spec *spec);
 
 // 0 if this build can run the spec; -1 and one line for each set key that it cannot run yet ("key: this build cannot … yet").
 int spec_runnable(const struct spec *spec, struct error *err);

@@ -1,12 +1,10 @@
-// Keys that say how runs are made and ordered: sweep, stages, retry. This build checks their shape, so that a spec that has them is judged
-// as a whole, and refuses to submit them.
-#include "schema/spec/check.h"
+// Keys that say how runs are made: the shape of `sweep` and `retry`. What comes of a sweep is in trials.c; `stages` in entries.c.
+#include "schema/spec/sweep.h"
 #include "schema/base/near.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SWEEP_RUNS_MAX = 1000 };
 
 static void unknown_in(struct check *check, const struct node *key, const char *section, const char *const *names, size_t count)
 {
@@ -32,112 +30,218 @@ static bool whole_number(struct check *check, const struct node *node, const cha
     return false;
 }
 
-// One value for one key of a run, tried on a spec that is thrown away.
-static void try_value(struct check *check, const struct node *key, const struct node *value)
+// ---- settings ----
+
+static void append_setting(struct pool *pool, struct settings *settings, struct setting setting)
 {
-    const struct field *field = field_find(key->text);
-    if (!field || field->internal || field->type == FIELD_SECTION || field->type == FIELD_PLAN) {
-        problem_at(check->problems, key, "`%.60s` is no key of a run; write its whole path, such as `model.moe.top_k`", key->text);
-        return;
+    if ((settings->count & (settings->count - 1)) == 0) { // full: twice as many, at powers of two
+        struct setting *more = pool_take(pool, (settings->count ? 2 * settings->count : 1) * sizeof *more);
+        if (settings->count)
+            memcpy(more, settings->at, settings->count * sizeof *more);
+        settings->at = more;
     }
+    settings->at[settings->count++] = setting;
+}
+
+// {model.moe.top_k: …}, or {model: {moe: {top_k: …}}}: sections may be written either way.
+static void collect(struct pool *pool, const struct node *map, const char *section, struct settings *settings)
+{
+    for (size_t i = 0; i < map->count; i++) {
+        const struct node *key = map->keys[i], *value = map->items[i];
+        char *path = *section ? string_format("%s.%s", section, key->text) : string_copy(key->text);
+        const struct field *field = field_find(path);
+        if (field && field->type == FIELD_SECTION && value->kind == NODE_MAP)
+            collect(pool, value, path, settings);
+        else
+            append_setting(pool, settings, (struct setting){field, pool_string(pool, path, strlen(path)), key, value});
+        free(path);
+    }
+}
+
+static bool check_setting(struct problems *problems, const struct settings *settings, size_t index, const char *where)
+{
+    const struct setting *setting = &settings->at[index];
+    const struct field *field = setting->field;
+    if (!field || field->internal || field->type == FIELD_SECTION || field->type == FIELD_PLAN) {
+        problem_at(problems, setting->key, "`%.60s` is no key of a run; write its whole path, such as `model.moe.top_k`", setting->path);
+        return false;
+    }
+    for (size_t i = 0; i < index; i++)
+        if (settings->at[i].field == field) {
+            problem_at(problems, setting->key, "`%s`: `%s` stands here twice (line %zu)", where, field->path, settings->at[i].key->line);
+            return false;
+        }
+    return true;
+}
+
+// One value, tried on a spec that is thrown away. null is the key's default.
+static bool try_value(struct problems *problems, struct pool *pool, const struct setting *setting, const struct node *value)
+{
+    if (node_is_null(value))
+        return true;
     struct spec scratch;
     spec_init(&scratch);
-    struct check trial = {.problems = check->problems, .pool = check->pool, .spec = &scratch};
-    value_convert(&trial, field, value);
+    struct check trial = {.problems = problems, .pool = pool, .spec = &scratch};
+    bool good = value_convert(&trial, setting->field, value);
     spec_release(&scratch);
+    return good;
 }
 
-// {path: [values…], …}; returns how many runs come of it: the product (grid) or the common length (zip).
-static double check_axes(struct check *check, const struct node *node, const char *path, bool grid)
+// ---- what a sweep says ----
+
+static bool read_axis(struct sweep *sweep, struct problems *problems, struct pool *pool, size_t index, const char *where)
 {
-    double runs = grid ? 1 : 0;
-    if (node->kind != NODE_MAP || node->count == 0) {
-        problem_at(check->problems, node, "`%s` expects a map of keys to lists of values", path);
-        return 0;
+    const struct setting *axis = &sweep->axes.at[index];
+    const struct node *values = axis->value;
+    if (!check_setting(problems, &sweep->axes, index, where))
+        return false;
+    if (values->kind != NODE_LIST || values->count == 0) {
+        problem_at(problems, values, "`%s`: `%.60s` expects a list of values", where, axis->path);
+        return false;
     }
-    for (size_t i = 0; i < node->count; i++) {
-        const struct node *values = node->items[i];
-        if (values->kind != NODE_LIST || values->count == 0) {
-            problem_at(check->problems, values, "`%s`: `%.60s` expects a list of values", path, node->keys[i]->text);
-            continue;
-        }
-        for (size_t j = 0; j < values->count; j++)
-            try_value(check, node->keys[i], values->items[j]);
-        if (!grid && i && (double)values->count != runs)
-            problem_at(check->problems, values, "`%s`: `%.60s` has %zu values, the first key has %.0f", path, node->keys[i]->text,
-                values->count, runs);
-        runs = grid ? runs * (double)values->count : (double)values->count;
+    bool good = true;
+    for (size_t i = 0; i < values->count; i++)
+        good &= try_value(problems, pool, axis, values->items[i]);
+    size_t first = sweep->axes.at[0].value->count;
+    if (!sweep->grid && values->count != first && sweep->axes.at[0].value->kind == NODE_LIST) {
+        problem_at(problems, values, "`%s`: `%.60s` has %zu values, the first key has %zu", where, axis->path, values->count, first);
+        good = false;
     }
-    return runs;
+    return good;
 }
 
-static double check_points(struct check *check, const struct node *node)
+// {path: [values…], …}; *trials: the product (grid) or the common length (zip).
+static bool read_axes(struct sweep *sweep, struct problems *problems, struct pool *pool, const struct node *node, double *trials)
+{
+    const char *where = sweep->grid ? "sweep.grid" : "sweep.zip";
+    if (node->kind == NODE_MAP)
+        collect(pool, node, "", &sweep->axes);
+    if (sweep->axes.count == 0) {
+        problem_at(problems, node, "`%s` expects a map of keys to lists of values", where);
+        return false;
+    }
+    if (sweep->axes.count > SWEEP_SETTINGS_MAX) {
+        problem_at(problems, node, "`%s` has %zu keys; %d are the most", where, sweep->axes.count, SWEEP_SETTINGS_MAX);
+        return false;
+    }
+    bool good = true;
+    *trials = 1;
+    for (size_t i = 0; i < sweep->axes.count; i++) {
+        good &= read_axis(sweep, problems, pool, i, where);
+        *trials = (sweep->grid ? *trials : 1) * (double)sweep->axes.at[i].value->count;
+    }
+    return good;
+}
+
+static bool read_point(struct settings *settings, struct problems *problems, struct pool *pool, const struct node *point)
+{
+    if (point->kind != NODE_MAP) {
+        problem_at(problems, point, "`sweep.list`: each item is {KEY: VALUE, …}");
+        return false;
+    }
+    collect(pool, point, "", settings);
+    if (settings->count > SWEEP_SETTINGS_MAX) {
+        problem_at(problems, point, "`sweep.list`: a trial has %zu keys; %d are the most", settings->count, SWEEP_SETTINGS_MAX);
+        return false;
+    }
+    bool good = true;
+    for (size_t i = 0; i < settings->count; i++)
+        good &= check_setting(problems, settings, i, "sweep.list") && try_value(problems, pool, &settings->at[i], settings->at[i].value);
+    return good;
+}
+
+static bool read_points(struct sweep *sweep, struct problems *problems, struct pool *pool, const struct node *node, double *trials)
 {
     if (node->kind != NODE_LIST || node->count == 0) {
-        problem_at(check->problems, node, "`sweep.list` expects a list of {KEY: VALUE, …}");
-        return 0;
+        problem_at(problems, node, "`sweep.list` expects a list of {KEY: VALUE, …}");
+        return false;
     }
-    for (size_t i = 0; i < node->count; i++) {
-        const struct node *point = node->items[i];
-        if (point->kind != NODE_MAP)
-            problem_at(check->problems, point, "`sweep.list`: each item is {KEY: VALUE, …}");
-        for (size_t j = 0; point->kind == NODE_MAP && j < point->count; j++)
-            try_value(check, point->keys[j], point->items[j]);
-    }
-    return (double)node->count;
+    *trials = (double)node->count;
+    sweep->points = pool_take(pool, node->count * sizeof *sweep->points);
+    bool good = true;
+    for (size_t i = 0; i < node->count; i++)
+        good &= read_point(&sweep->points[i], problems, pool, node->items[i]);
+    return good;
 }
 
-static void check_sweep(struct check *check, const struct node *sweep)
+static bool read_number(struct problems *problems, const struct node *sweep, const char *key, double least, double most, int64_t *value)
 {
-    static const char *const names[] = {"grid", "zip", "list", "limit", "canary"};
-    const struct node *grid = node_get(sweep, "grid"), *zip = node_get(sweep, "zip"), *list = node_get(sweep, "list");
-    const struct node *limit = node_get(sweep, "limit"), *canary = node_get(sweep, "canary");
-    for (size_t i = 0; i < sweep->count; i++)
-        if (!is_known(sweep->keys[i]->text, names, 5))
-            unknown_in(check, sweep->keys[i], "sweep", names, 5);
-    if (!grid + !zip + !list != 2)
-        problem_at(check->problems, sweep, "`sweep` needs exactly one of `grid`, `zip`, `list`");
-    double runs = 0, most = SWEEP_RUNS_MAX, number;
-    if (grid)
-        runs = check_axes(check, grid, "sweep.grid", true);
-    if (zip)
-        runs = check_axes(check, zip, "sweep.zip", false);
+    const struct node *node = node_get(sweep, key);
+    if (!node || node_is_null(node))
+        return true;
+    char path[32];
+    snprintf(path, sizeof path, "sweep.%s", key);
+    double number;
+    struct check check = {.problems = problems};
+    if (!whole_number(&check, node, path, least, most, &number))
+        return false;
+    *value = (int64_t)number;
+    return true;
+}
+
+static bool check_count(const struct sweep *sweep, struct problems *problems, double trials, int64_t limit)
+{
+    if (limit > 0 && trials > (double)limit)
+        problem_at(problems, sweep->node, "`sweep` makes %.0f trials, more than the %lld of `limit`", trials, (long long)limit);
+    else if (trials > SWEEP_TRIALS_MAX)
+        problem_at(problems, sweep->node, "`sweep` makes %.0f trials; %d are the most", trials, SWEEP_TRIALS_MAX);
+    else if (!limit && trials > SWEEP_TRIALS_USUAL)
+        problem_at(problems, sweep->node, "`sweep` makes %.0f trials: where more than %d are meant, give it a `limit` (of at most %d)", trials,
+            SWEEP_TRIALS_USUAL, SWEEP_TRIALS_MAX);
+    else
+        return true;
+    return false;
+}
+
+bool sweep_read(struct sweep *sweep, struct problems *problems, struct pool *pool, const struct node *node, bool whole)
+{
+    static const char *const names[] = {"grid", "zip", "list", "limit", "canary", "concurrency"};
+    enum { NAMES = sizeof names / sizeof *names };
+    const struct node *grid = node_get(node, "grid"), *zip = node_get(node, "zip"), *list = node_get(node, "list");
+    struct check check = {.problems = problems};
+    *sweep = (struct sweep){.node = node, .grid = grid != NULL, .concurrency_node = node_get(node, "concurrency")};
+    bool good = true;
+    int64_t limit = 0;
+    double trials = 0;
+    for (size_t i = 0; i < node->count; i++)
+        if (!is_known(node->keys[i]->text, names, NAMES)) {
+            unknown_in(&check, node->keys[i], "sweep", names, NAMES);
+            good = false;
+        }
+    if (whole && !grid + !zip + !list != 2) {
+        problem_at(problems, node, "`sweep` needs exactly one of `grid`, `zip`, `list`");
+        good = false;
+    }
+    if (grid || zip)
+        good &= read_axes(sweep, problems, pool, grid ? grid : zip, &trials);
     if (list)
-        runs = check_points(check, list);
-    if (limit && whole_number(check, limit, "sweep.limit", 1, SWEEP_RUNS_MAX, &number))
-        most = number;
-    if (canary)
-        whole_number(check, canary, "sweep.canary", 0, 100, &number);
-    if (runs > most)
-        problem_at(check->problems, sweep, "`sweep` makes %.0f runs, more than the %.0f of %s", runs, most, limit ? "`limit`" : "any sweep");
+        good &= read_points(sweep, problems, pool, list, &trials);
+    good &= read_number(problems, node, "limit", 1, SWEEP_TRIALS_MAX, &limit);
+    good &= read_number(problems, node, "canary", 0, 100, &sweep->canary);
+    good &= read_number(problems, node, "concurrency", 1, SWEEP_TRIALS_MAX, &sweep->concurrency);
+    good = (!whole || check_count(sweep, problems, trials, limit)) && good;
+    sweep->trials = (size_t)(good ? trials : 0);
+    return good;
 }
 
-static void check_stage(struct check *check, const struct node *stages, const struct node *name, const struct node *stage)
+size_t sweep_settings(const struct sweep *sweep, size_t trial, struct setting settings[SWEEP_SETTINGS_MAX])
 {
-    static const char *const names[] = {"kind", "needs"};
-    static const char *const kinds[] = {"train", "tokenize", "check"};
-    if (!name_is_valid(name->text))
-        problem_at(check->problems, name, "`stages`: `%.60s` is no name of 1 to 64 letters, digits, `_` and `-`", name->text);
-    if (stage->kind != NODE_MAP) {
-        problem_at(check->problems, stage, "`stages.%.60s` expects {kind: …, needs: […]}", name->text);
-        return;
+    if (sweep->points) {
+        const struct settings *point = &sweep->points[trial];
+        if (point->count)
+            memcpy(settings, point->at, point->count * sizeof *settings);
+        return point->count;
     }
-    for (size_t i = 0; i < stage->count; i++)
-        if (!is_known(stage->keys[i]->text, names, 2))
-            unknown_in(check, stage->keys[i], "stages", names, 2);
-    const struct node *kind = node_get(stage, "kind"), *needs = node_get(stage, "needs");
-    if (!kind)
-        problem_at(check->problems, name, "`stages.%.60s` needs a `kind`: one of `train`, `tokenize`, `check`", name->text);
-    else if (kind->kind != NODE_SCALAR || !is_known(kind->text, kinds, 3))
-        problem_at(check->problems, kind, "`stages.%.60s.kind` expects one of `train`, `tokenize`, `check`", name->text);
-    if (needs && needs->kind != NODE_LIST)
-        problem_at(check->problems, needs, "`stages.%.60s.needs` expects a list of stages", name->text);
-    for (size_t i = 0; needs && needs->kind == NODE_LIST && i < needs->count; i++) {
-        const struct node *need = needs->items[i];
-        if (need->kind != NODE_SCALAR || !node_get(stages, need->text) || strcmp(need->text, name->text) == 0)
-            problem_at(check->problems, need, "`stages.%.60s.needs`: `%.60s` is no other stage", name->text, need->text);
+    for (size_t i = sweep->axes.count; i-- > 0;) {
+        const struct node *values = sweep->axes.at[i].value;
+        settings[i] = sweep->axes.at[i];
+        settings[i].value = values->items[trial % values->count];
+        trial = sweep->grid ? trial / values->count : trial;
     }
+    return sweep->axes.count;
 }
+
+// ---- retry ----
 
 static void check_retry(struct check *check, const struct node *retry)
 {
@@ -159,15 +263,15 @@ static void check_retry(struct check *check, const struct node *retry)
 
 void check_plan_key(struct check *check, const struct field *field, const struct node *node)
 {
+    struct sweep sweep;
     if (node->source->json)
         problem_at(check->problems, node, "`%s` is no part of a resolved spec", field->path);
+    else if (strcmp(field->path, "stages") == 0)
+        problem_at(check->problems, node, "`stages` stands at the top of a file, not inside a run");
     else if (node->kind != NODE_MAP)
         value_refuse(check, field, node, NULL);
     else if (strcmp(field->path, "sweep") == 0)
-        check_sweep(check, node);
-    else if (strcmp(field->path, "retry") == 0)
-        check_retry(check, node);
+        sweep_read(&sweep, check->problems, check->pool, node, false);
     else
-        for (size_t i = 0; i < node->count; i++)
-            check_stage(check, node, node->keys[i], node->items[i]);
+        check_retry(check, node);
 }

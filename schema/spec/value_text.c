@@ -361,8 +361,7 @@ void value_release(const struct field *field, struct spec *spec)
         free(pairs->keys);
         free(pairs->values);
         *pairs = (struct spec_pairs){0};
-    } else if (field->type == FIELD_STRING || field->type == FIELD_PATH || field->type == FIELD_TOKENIZER || field->type == FIELD_NAME ||
-        field->type == FIELD_WORD) {
+    } else if (field_is_string(field)) {
         char **string = field_at(field, spec);
         free(*string);
         *string = NULL;

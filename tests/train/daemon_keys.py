@@ -80,4 +80,10 @@ with Home() as home:
     told("code.commit", "a commit that is not checked out there is refused", refusal.returncode != 0, True)
     contains("and the fault names it", refusal.stderr + refusal.stdout, "0" * 12)
 
+    home.cli("submit", home.spec(SPEC, "swept.yaml"), "--set", "sweep={grid: {training.seed: [5, 6]}}")
+    told("sweep", "a run for each value", [home.json("show", f"swept-seed{n}-1")["spec"]["training"]["seed"] for n in (5, 6)], [5, 6])
+    home.cli("submit", home.spec(SPEC + "stages: {early: {kind: train}, late: {kind: train, needs: [early]}}\n", "staged.yaml"))
+    told("stages", "one needs the other", [need["run"] for need in home.json("show", "late-1")["needs"]], ["tiny/early-1"])
+    home.wait_for("late-1", ("succeeded",))
+
 check("every key of the daemon was shown", sorted(shown), sorted(DAEMON_KEYS))

@@ -364,6 +364,7 @@ static void test_faults_from_outside(void **state)
     struct spec_file file;
     load_good(&file, GOOD_SPEC "resources: {gpu_memory: 1GB}\n", NULL);
     spec_file_fault(&file, 0, "resources.gpu_memory", false, "%d bytes too many", 5);
+    spec_file_faults_end(&file);
     assert_int_equal(file.errors, 1);
     assert_string_equal(file.problems.at, "spec.yaml:5:25: 5 bytes too many\n"
                                           "     5 | resources: {gpu_memory: 1GB}\n"
