@@ -37,7 +37,10 @@ struct field_state *state_of(const struct check *check, const char *path);
 // Records a fault (or a warning) at that key: where its value is written, else its section, else the file.
 void check_at(struct check *check, const char *path, bool warning, const char *format, ...) __attribute__((format(printf, 4, 5)));
 struct problem check_place(const struct check *check, const struct field *field); // source, line, column only
-// The same key in the words of the file: unknown key, with a near name.
+
+// ---- unknown.c ----
+
+// The fault of a key that no row has, with what may have been meant.
 void unknown_key(struct check *check, const struct node *key, const char *section);
 
 // ---- rules.c, sweep.c ----

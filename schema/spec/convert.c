@@ -1,7 +1,6 @@
 // A merged tree into a struct spec: each key finds its row, each row converts its value, missing required keys are named, defaults that
 // depend on other keys are filled in.
 #include "schema/spec/check.h"
-#include "schema/base/near.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,55 +39,6 @@ void check_at(struct check *check, const char *path, bool warning, const char *f
     va_end(args);
     problem_add(check->problems, place.source, place.line, place.column, warning, "%s", message);
     free(message);
-}
-
-// ---- unknown keys ----
-
-static bool is_in_section(const struct field *field, const char *section)
-{
-    size_t length = strlen(section);
-    return length ? strncmp(field->path, section, length) == 0 && field->path[length] == '.' && !strchr(field->path + length + 1, '.')
-                  : !strchr(field->path, '.');
-}
-
-// Where a key of that name would belong, when it is known elsewhere.
-static const struct field *same_key_elsewhere(const char *key)
-{
-    for (size_t i = 0; i < spec_fields_count; i++)
-        if (strcmp(field_key(&spec_fields[i]), key) == 0 && !spec_fields[i].internal && strchr(spec_fields[i].path, '.'))
-            return &spec_fields[i];
-    return NULL;
-}
-
-void unknown_key(struct check *check, const struct node *key, const char *section)
-{
-    if (!*section && (strcmp(key->text, "runs") == 0 || strcmp(key->text, "base") == 0)) {
-        problem_at(check->problems, key, "`%s` stands at the top of a file, not inside a run", key->text);
-        return;
-    }
-    const char **names = allocate(spec_fields_count + 2, sizeof *names);
-    size_t count = 0;
-    for (size_t i = 0; i < spec_fields_count; i++)
-        if (is_in_section(&spec_fields[i], section) && !spec_fields[i].internal)
-            names[count++] = field_key(&spec_fields[i]);
-    if (!*section) {
-        names[count++] = "runs";
-        names[count++] = "base";
-    }
-    const char *near = near_name(key->text, names, count);
-    const struct field *meant = field_find(*section ? section : near ? near : "");
-    if (meant)
-        check->states[field_index(meant)].faulted = true;
-    const struct field *elsewhere = near ? NULL : same_key_elsewhere(key->text);
-    char *where = *section ? string_format(" in `%s`", section) : string_copy("");
-    if (near)
-        problem_at(check->problems, key, "unknown key `%.60s`%s; did you mean `%s`?", key->text, where, near);
-    else if (elsewhere)
-        problem_at(check->problems, key, "unknown key `%.60s`%s; `%s` is a key", key->text, where, elsewhere->path);
-    else
-        problem_at(check->problems, key, "unknown key `%.60s`%s", key->text, where);
-    free(where);
-    free(names);
 }
 
 // ---- the walk ----
