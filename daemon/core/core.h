@@ -53,6 +53,7 @@ struct watch {
     double gone_since, seen, exit_seen_since, stop_asked; // steady seconds; 0: not
     double directory_seen;                                // when the attempt's directory was first seen
     double reason_said;                                   // when a change of reason alone was last an event
+    double ran;                                           // seconds that it had run when it was last seen alive; 0: not known
     double beat, beat_seen;                               // the last heartbeat's own time; when it was seen (steady)
     bool announced;                                       // in Trackio
     int64_t ingest_attempt;                               // first attempt whose records may still grow

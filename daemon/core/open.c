@@ -164,7 +164,7 @@ void daemon_close(struct daemon *daemon)
     free(daemon->home);
     free(daemon->trackio_path);
     free(daemon->worker);
-    memory_place_release(&daemon->local.memory);
+    local_context_release(&daemon->local);
     free(daemon->job_script);
     free(daemon);
 }

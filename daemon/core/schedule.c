@@ -241,8 +241,9 @@ static void start(struct daemon *daemon, const struct view *view, const struct l
 {
     struct error err = {0};
     struct job leftovers = job_of(view);
+    bool first = view->attempt == 0 && run_last_attempt(view->directory) == 0; // never begun: nobody can be left of it
     daemon->handovers += view->executor->queues;
-    int left = view->executor->calls->kill(view->executor->context, &leftovers, &err);
+    int left = first ? 0 : view->executor->calls->kill(view->executor->context, &leftovers, &err);
     if (left < 0)
         core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);
     if (left != 0)

@@ -13,10 +13,20 @@
 
 // ---- names ----
 
-// Names are numbered by the database, and a run's directory is named after it: the rows are added once to learn the names, and taken back.
-static int assign_names(struct daemon *daemon, struct drafts *drafts, struct error *err)
+// A database that is locked or full is no fault of who asks.
+static int begin(struct daemon *daemon, struct answer *answer)
 {
-    if (state_begin(daemon->state, err) != 0)
+    int status = state_begin(daemon->state, &answer->error);
+    if (status != 0)
+        answer->status = 500;
+    return status;
+}
+
+// Names are numbered by the database, and a run's directory is named after it: the rows are added once to learn the names, and taken back.
+static int assign_names(struct daemon *daemon, struct drafts *drafts, struct answer *answer)
+{
+    struct error *err = &answer->error;
+    if (begin(daemon, answer) != 0)
         return -1;
     int status = 0;
     for (size_t i = 0; i < drafts->count && status == 0; i++)
@@ -215,21 +225,25 @@ static int add_rows(struct daemon *daemon, struct drafts *drafts, const struct j
 }
 
 // Under the lock: names, files, then rows and places in one transaction.
-static int store(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+static int store(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer)
 {
+    struct error *err = &answer->error;
     drop_shared(daemon, drafts);
-    if (assign_names(daemon, drafts, err) != 0)
+    if (assign_names(daemon, drafts, answer) != 0)
         return -1;
     for (size_t i = 0; i < drafts->count; i++)
         if (!drafts->at[i].dropped && write_files(daemon, drafts, &drafts->at[i], err) != 0)
             return -1;
-    if (state_begin(daemon->state, err) != 0)
+    if (begin(daemon, answer) != 0)
         return -1;
     if (add_rows(daemon, drafts, body, err) != 0) {
         state_rollback(daemon->state);
         return -1;
     }
-    return state_commit(daemon->state, err);
+    int status = state_commit(daemon->state, err);
+    if (status != 0)
+        answer->status = 500;
+    return status;
 }
 
 // What became of it: the runs, and the stages that were asked for and whose data is there or on its way.
@@ -263,10 +277,10 @@ void daemon_submit(struct daemon *daemon, const struct json *body, struct answer
     struct drafts drafts;
     if (drafts_prepare(daemon, &drafts, body, answer) != 0)
         return;
-    pthread_mutex_lock(&daemon->lock);
-    int status = store(daemon, &drafts, body, &answer->error);
-    pthread_mutex_unlock(&daemon->lock);
     answer->status = 400;
+    pthread_mutex_lock(&daemon->lock);
+    int status = store(daemon, &drafts, body, answer);
+    pthread_mutex_unlock(&daemon->lock);
     if (status == 0) {
         answer->body = describe(&drafts);
         answer->status = 201;

@@ -58,7 +58,7 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
         watch->done_before = w->queues && w->attempt > 1 && state_done_before(daemon->state, view->id, w->attempt, NULL) == 1;
         pthread_mutex_unlock(&daemon->lock);
         watch->attempt = w->attempt;
-        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->beat = watch->directory_seen = 0;
+        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->beat = watch->ran = watch->directory_seen = 0;
         watch->killed = false;
         watch->seen = now;
     }
@@ -77,12 +77,15 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
     watch->gone_since = alive ? 0 : watch->gone_since == 0 ? now : watch->gone_since;
 }
 
-// How long the attempt has run, if possible by clocks that nobody sets.
-static double ran_for(const struct attempt_row *attempt, const struct job *job, const struct witnesses *w, const struct exit_record *end)
+// How long the attempt has run, if possible by clocks that nobody sets; of one that is gone, as long as it was seen to.
+static double ran_for(
+    struct watch *watch, const struct attempt_row *attempt, const struct job *job, const struct witnesses *w, const struct exit_record *end)
 {
+    if (isfinite(job->ran))
+        watch->ran = job->ran;
     if (w->exit_present)
-        return end->ended - end->started;
-    return isfinite(job->ran) ? job->ran : clock_wall() - attempt->started;
+        return isfinite(end->ran) ? end->ran : end->ended - end->started;
+    return watch->ran > 0 ? watch->ran : clock_wall() - attempt->started;
 }
 
 // Nothing will be written any more, for all that is known.
@@ -128,7 +131,7 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
     w->exit_signal = w->exit_present ? end->signal : 0;
     w->exit_seen_for = w->exit_present ? now - watch->exit_seen_since : 0;
     double limit = w->queues ? 0 : watch->facts.time_limit; // a scheduler keeps it itself
-    w->over_time = limit > 0 && ran_for(attempt, job, w, end) >= limit;
+    w->over_time = limit > 0 && ran_for(watch, attempt, job, w, end) >= limit;
     w->records_complete = ingest_run(daemon, view, is_over(w));
     w->end_present = watch->end_attempt == attempt->number;
     w->end_code = watch->end_code;

@@ -3,6 +3,7 @@
 // a bare job id or pid.
 #pragma once
 #include "daemon/exec/memory.h"
+#include "daemon/exec/process.h"
 #include "schema/base/error.h"
 #include "schema/base/json.h"
 #include <stdbool.h>
@@ -72,8 +73,10 @@ struct executor {
 struct local_context {
     const char *job_script; // path of job.sh
     struct memory_place memory;
-    double looked; // steady seconds when memory was last looked at
+    double looked;              // steady seconds when memory was last looked at
+    struct process_table table; // the machine's processes, when they were last looked at
 };
+void local_context_release(struct local_context *local);
 const struct executor *executor_local(void);
 
 // Writes the embedded job.sh to path, mode 0755, if it is not there with these very bytes.

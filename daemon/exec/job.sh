@@ -48,6 +48,15 @@ now()
     printf '%s' "$moment"
 }
 
+# By the machine's own clock, which nobody sets: how long the command takes.
+uptime()
+{
+    up=
+    read -r up idle </proc/uptime 2>/dev/null
+    case $up in "" | *[!0-9.]*) up=null ;; esac
+    printf '%s' "$up"
+}
+
 # A full disk is waited for, ten minutes at most: it can end, and what is not written down is lost.
 patience=600
 
@@ -84,6 +93,7 @@ until open_logs 2>/dev/null; do
     have_patience || { echo "job.sh: cannot write $here/stdout.log" >&2; exit 1; }
 done
 started=$(now)
+begun=$(uptime)
 [ -f "$run/job.json" ] && cp "$run/job.json" "$here/job.json.tmp" && mv "$here/job.json.tmp" "$here/job.json"
 
 SWITCHYARD_ATTEMPT=$attempt
@@ -197,12 +207,13 @@ fi
 signal=null
 [ "$code" -gt 128 ] && signal=$((code - 128))
 ended=$(now)
+over=$(uptime)
 job=
 [ -z "$slurm" ] || job=$(printf ',"job_id":"%s","restarts":%d' "$(printf '%s' "$slurm" | tr -cd '0-9A-Za-z_')" "${SLURM_RESTART_COUNT:-0}")
 record()
 {
-    printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"nodes":[%s]%s}\n' \
-        "$attempt" "$code" "$signal" "$started" "$ended" "$nodes" "$job" >"$here/exit.json.tmp" && mv "$here/exit.json.tmp" "$here/exit.json"
+    printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"uptime":[%s,%s],"nodes":[%s]%s}\n' \
+        "$attempt" "$code" "$signal" "$started" "$ended" "$begun" "$over" "$nodes" "$job" >"$here/exit.json.tmp" && mv "$here/exit.json.tmp" "$here/exit.json"
 }
 until record 2>/dev/null; do
     have_patience || { echo "job.sh: cannot write $here/exit.json" >&2; break; }

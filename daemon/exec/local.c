@@ -2,6 +2,7 @@
 // and by its tag. It outlives the daemon: no controlling terminal, no inherited descriptor, nothing that a daemon's end would close.
 #include "daemon/exec/environment.h"
 #include "daemon/exec/executor.h"
+#include "daemon/exec/memory_look.h"
 #include "daemon/exec/process.h"
 #include "daemon/exec/word_list.h"
 #include "schema/base/clock.h"
@@ -21,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KILL_ROUNDS = 100, KILL_PAUSE_MS = 5, TAGGED_MAX = 4096 };
 #define MEMORY_LOOK_SECONDS 1.0
+#define LOOK_AGE_MAX 0.05 // seconds: what a look at the machine is good for where it may be a little old
 
 // Own session, default signals, /dev/null as input; job.sh's own complaints go to submit.log in the run directory.
 static int spawn(pid_t *pid, char *const *argv, const char **environment, const char *directory)
@@ -61,7 +62,7 @@ static int begin_memory(const struct local_context *local, struct job *job, char
 
 static int local_submit(void *context, struct job *job, struct error *err)
 {
-    const struct local_context *local = context;
+    struct local_context *local = context;
     char *group = NULL;
     if (begin_memory(local, job, &group, err) != 0) {
         free(group);
@@ -94,6 +95,7 @@ static int local_submit(void *context, struct job *job, struct error *err)
     snprintf(job->id, sizeof job->id, "%d", (int)pid);
     job->started = process_started(pid, NULL);
     job->phase = JOB_RUNNING;
+    process_table_add(&local->table, pid, job->tag);
     return 0;
 }
 
@@ -108,115 +110,14 @@ static bool is_leader_alive(const struct job *job)
     return process_has_tag(pid, job->tag, NULL) || (job->started > 0 && process_in_exec(pid));
 }
 
-struct tagged {
-    const char *tag;
-    pid_t pids[TAGGED_MAX];
-    size_t count;
-};
-
-static void collect(void *context, pid_t pid, const char *tag)
-{
-    struct tagged *list = context;
-    if (strcmp(tag, list->tag) == 0 && list->count < TAGGED_MAX)
-        list->pids[list->count++] = pid;
-}
-
-static struct tagged *tagged_new(const char *tag)
-{
-    struct tagged *list = allocate(1, sizeof *list);
-    list->tag = tag;
-    process_each_tagged(collect, list);
-    return list;
-}
-
-static bool is_listed(const struct tagged *list, pid_t pid)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (list->pids[i] == pid)
-            return true;
-    return false;
-}
-
-// ---- memory, where the kernel does not keep the limit ----
-
-struct memory_look {
-    struct job **jobs;
-    int64_t *used;
-    size_t count;
-};
-
-static void add_memory(void *context, pid_t pid, const char *tag)
-{
-    struct memory_look *look = context;
-    for (size_t i = 0; i < look->count; i++)
-        if (strcmp(look->jobs[i]->tag, tag) == 0)
-            look->used[i] += memory_of_process(pid);
-}
-
-// All but job.sh, which writes the exit record. What it finds is written down first: the kill must not be taken for somebody else's.
-static void end_for_memory(const struct job *job, int64_t used)
-{
-    int64_t attempt = run_last_attempt(job->directory);
-    if (attempt == 0 || memory_watch_exceeded(job->directory, attempt, used, job->memory, NULL) != 0)
-        return; // looked at again in a second
-    pid_t leader = (pid_t)strtol(job->id, NULL, 10);
-    struct tagged *list = tagged_new(job->tag);
-    for (size_t i = 0; i < list->count; i++)
-        if (list->pids[i] != leader)
-            process_signal_tagged(list->pids[i], job->tag, SIGKILL);
-    free(list);
-}
-
-static bool is_looked_at(const struct job *job)
-{
-    if (job->memory <= 0 || job->phase != JOB_RUNNING)
-        return false;
-    char *group = memory_watch_group(job->directory);
-    bool kept = group != NULL;
-    free(group);
-    return !kept;
-}
-
-static void look_at_memory(struct local_context *local, struct job *jobs, size_t count)
-{
-    double now = clock_steady();
-    if (now - local->looked < MEMORY_LOOK_SECONDS)
-        return;
-    local->looked = now;
-    struct memory_look look = {allocate(count + 1, sizeof *look.jobs), allocate(count + 1, sizeof *look.used), 0};
-    for (size_t i = 0; i < count; i++)
-        if (is_looked_at(&jobs[i]))
-            look.jobs[look.count++] = &jobs[i];
-    if (look.count)
-        process_each_tagged(add_memory, &look);
-    for (size_t i = 0; i < look.count; i++)
-        if (look.used[i] > look.jobs[i]->memory)
-            end_for_memory(look.jobs[i], look.used[i]);
-    free(look.jobs);
-    free(look.used);
-}
-
 // ---- asked once a tick ----
 
-struct poll_scan {
-    struct job *jobs;
-    bool *led; // job.sh is alive
-    size_t count;
-};
-
-static void mark_alive(void *context, pid_t pid, const char *tag)
+// The machine as it is now, or was a moment ago: what is looked up for many runs costs one look. What we have started since is in it.
+static const struct process_table *machine_at(struct local_context *local, double age_max)
 {
-    struct poll_scan *scan = context;
-    for (size_t i = 0; i < scan->count; i++) {
-        struct job *job = &scan->jobs[i];
-        if (scan->led[i] || strcmp(job->tag, tag) != 0)
-            continue;
-        double age = process_age(process_started(pid, NULL));
-        if (job->phase != JOB_RUNNING || age > job->ran) // its oldest process is nearly as old as job.sh was
-            job->ran = age;
-        job->phase = JOB_RUNNING;
-        snprintf(job->reason, sizeof job->reason, "job.sh is gone, process %d of the run is alive", (int)pid);
-    }
+    if (local->table.taken == 0 || clock_steady() - local->table.taken > age_max)
+        process_table_take(&local->table);
+    return &local->table;
 }
 
 // What one look at its leader tells. True: job.sh is alive.
@@ -238,82 +139,118 @@ static bool look_at_leader(struct job *job)
     return alive;
 }
 
+// Without job.sh, one process of the run is enough to call it running. The oldest is nearly as old as job.sh was.
+static void look_for_others(struct job *job, const struct process_table *table)
+{
+    size_t count;
+    const struct process_entry *own = process_table_find(table, job->tag, &count);
+    for (size_t i = 0; i < count; i++) {
+        double started = process_started(own[i].pid, NULL);
+        if (started <= 0)
+            continue;
+        double age = process_age(started);
+        job->ran = job->phase == JOB_RUNNING && job->ran > age ? job->ran : age;
+        job->phase = JOB_RUNNING;
+        snprintf(job->reason, sizeof job->reason, "job.sh is gone, process %d of the run is alive", (int)own[i].pid);
+    }
+    if (job->phase == JOB_GONE)
+        memory_watch_end(job->directory, run_last_attempt(job->directory));
+}
+
+static void look_at_memory(struct local_context *local, struct job *jobs, size_t count)
+{
+    double now = clock_steady();
+    if (now - local->looked < MEMORY_LOOK_SECONDS)
+        return;
+    local->looked = now;
+    for (size_t i = 0; i < count; i++)
+        if (memory_is_looked_at(&jobs[i]))
+            memory_look(&jobs[i], machine_at(local, MEMORY_LOOK_SECONDS));
+}
+
 static int local_poll(void *context, struct job *jobs, size_t count, struct error *err)
 {
+    struct local_context *local = context;
     (void)err;
-    bool scan_needed = false;
-    struct poll_scan scan = {jobs, allocate(count + 1, sizeof(bool)), count};
-    for (size_t i = 0; i < count; i++) {
-        scan.led[i] = look_at_leader(&jobs[i]);
-        scan_needed |= !scan.led[i];
-    }
-    if (scan_needed)
-        process_each_tagged(mark_alive, &scan);
-    free(scan.led);
+    double asked = clock_steady();
     for (size_t i = 0; i < count; i++)
-        if (jobs[i].phase == JOB_GONE)
-            memory_watch_end(jobs[i].directory, run_last_attempt(jobs[i].directory));
-    look_at_memory(context, jobs, count);
+        if (!look_at_leader(&jobs[i]))
+            look_for_others(&jobs[i], machine_at(local, clock_steady() - asked)); // taken in this call, once
+    look_at_memory(local, jobs, count);
     return 0;
+}
+
+// ---- asked for one run ----
+
+static bool is_listed(const struct process_entry *list, size_t count, pid_t pid)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].pid == pid)
+            return true;
+    return false;
 }
 
 // The stop file is the request; the signal only shortens the wait. It goes to the command that job.sh started (mpirun, or the one
 // worker), or, where job.sh is gone, to processes of the run that have no parent in it; and only to those that handle it.
 static int local_stop(void *context, struct job *job, struct error *err)
 {
-    (void)context;
     char *path = path_join(job->directory, STOP_FILE);
     int status = file_exists(path) ? 0 : file_write_atomic(path, "", 0, 0644, err);
     free(path);
     pid_t leader = (pid_t)strtol(job->id, NULL, 10);
-    struct tagged *list = tagged_new(job->tag);
-    for (size_t i = 0; i < list->count; i++) {
+    size_t count;
+    const struct process_entry *own = process_table_find(machine_at(context, LOOK_AGE_MAX), job->tag, &count);
+    for (size_t i = 0; i < count; i++) {
         pid_t parent = 0;
-        pid_t pid = list->pids[i];
+        pid_t pid = own[i].pid;
         if (pid == leader || process_started(pid, &parent) <= 0)
             continue;
-        if ((parent == leader || !is_listed(list, parent)) && process_catches(pid, SIGUSR1))
+        if ((parent == leader || !is_listed(own, count, parent)) && process_catches(pid, SIGUSR1))
             process_signal_tagged(pid, job->tag, SIGUSR1);
     }
-    free(list);
     return status;
 }
 
-// Repeats until nobody is left, since a process may start another while we look. Bounded: what is left is tried again at the next call.
+// Signals whom it finds, and says so: a process may have started another while we looked, so the next call looks again. Who was seen and has
+// ended may have left somebody too. But a tag that nobody carried comes back only through submit, which adds to what was seen.
 static int local_kill(void *context, struct job *job, struct error *err)
 {
-    (void)context;
-    size_t left = 0;
-    for (int round = 0; round < KILL_ROUNDS; round++) {
-        struct tagged *list = tagged_new(job->tag);
-        left = list->count;
-        for (size_t i = 0; i < list->count; i++)
-            process_signal_tagged(list->pids[i], job->tag, SIGKILL);
-        free(list);
-        if (left == 0)
-            return 0;
-        nanosleep(&(struct timespec){.tv_nsec = KILL_PAUSE_MS * 1000000L}, NULL);
+    (void)err;
+    struct local_context *local = context;
+    double ages[] = {LOOK_AGE_MAX, -1};
+    for (size_t look = 0; look < 2; look++) {
+        size_t count, killed = 0;
+        const struct process_entry *own = process_table_find(machine_at(local, ages[look]), job->tag, &count);
+        for (size_t i = 0; i < count; i++)
+            killed += process_signal_tagged(own[i].pid, job->tag, SIGKILL);
+        if (killed || count == 0)
+            return killed > 0;
     }
-    return error_set(err, "%zu processes of the run are still there after SIGKILL", left);
+    return 0;
 }
 
 // Prefers the leader of the session (job.sh), so that a run found again has the same identity as before.
 static int local_find(void *context, struct job *job, struct error *err)
 {
-    (void)context;
     (void)err;
-    struct tagged *list = tagged_new(job->tag);
+    size_t count;
+    const struct process_entry *own = process_table_find(machine_at(context, LOOK_AGE_MAX), job->tag, &count);
     pid_t found = 0;
-    for (size_t i = 0; i < list->count; i++)
-        if (!found || getsid(list->pids[i]) == list->pids[i])
-            found = list->pids[i];
-    free(list);
+    for (size_t i = 0; i < count; i++)
+        if (process_started(own[i].pid, NULL) > 0 && (!found || getsid(own[i].pid) == own[i].pid))
+            found = own[i].pid;
     job->phase = found ? JOB_RUNNING : JOB_GONE;
     if (found) {
         snprintf(job->id, sizeof job->id, "%d", (int)found);
         job->started = process_started(found, NULL);
     }
     return 0;
+}
+
+void local_context_release(struct local_context *local)
+{
+    memory_place_release(&local->memory);
+    process_table_release(&local->table);
 }
 
 const struct executor *executor_local(void)

@@ -1,4 +1,5 @@
 #include "daemon/exec/process.h"
+#include "schema/base/clock.h"
 #include "schema/base/text.h"
 #include "schema/record/layout.h"
 
@@ -121,6 +122,64 @@ void process_each_tagged(void (*visit)(void *context, pid_t pid, const char *tag
             visit(context, (pid_t)pid, tag);
     }
     closedir(proc);
+}
+
+static int by_tag(const void *a, const void *b)
+{
+    const struct process_entry *one = a, *two = b;
+    int order = strcmp(one->tag, two->tag);
+    return order ? order : one->pid < two->pid ? -1 : one->pid > two->pid;
+}
+
+static void append(void *context, pid_t pid, const char *tag)
+{
+    struct process_table *table = context;
+    if (table->count >= PROCESS_TABLE_MAX)
+        return;
+    if (table->count == table->room) {
+        table->room = table->room ? 2 * table->room : 64;
+        table->at = reallocate(table->at, table->room, sizeof *table->at);
+    }
+    struct process_entry *entry = &table->at[table->count++];
+    entry->pid = pid;
+    snprintf(entry->tag, sizeof entry->tag, "%s", tag);
+}
+
+void process_table_take(struct process_table *table)
+{
+    table->count = 0;
+    table->taken = clock_steady(); // its beginning: who is started while it is taken may be missing
+    process_each_tagged(append, table);
+    if (table->count)
+        qsort(table->at, table->count, sizeof *table->at, by_tag);
+}
+
+void process_table_add(struct process_table *table, pid_t pid, const char *tag)
+{
+    append(table, pid, tag);
+    if (table->count)
+        qsort(table->at, table->count, sizeof *table->at, by_tag);
+}
+
+const struct process_entry *process_table_find(const struct process_table *table, const char *tag, size_t *count)
+{
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(table->at[middle].tag, tag) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (*count = 0; low + *count < table->count && strcmp(table->at[low + *count].tag, tag) == 0;)
+        ++*count;
+    return table->at + low;
+}
+
+void process_table_release(struct process_table *table)
+{
+    free(table->at);
+    *table = (struct process_table){0};
 }
 
 bool process_signal_tagged(pid_t pid, const char *tag, int signal_number)

@@ -23,6 +23,24 @@ bool process_catches(pid_t pid, int signal_number);
 // Calls visit for every process of ours that carries a tag, this process itself left out. Zombies carry none.
 void process_each_tagged(void (*visit)(void *context, pid_t pid, const char *tag), void *context);
 
+// All of them at one moment, so that many runs can be looked up at the cost of one look at the machine.
+struct process_entry {
+    char tag[33];
+    pid_t pid;
+};
+struct process_table {
+    struct process_entry *at; // by tag, then pid
+    size_t count, room;
+    double taken; // steady seconds; 0: never
+};
+enum { PROCESS_TABLE_MAX = 1 << 18 };
+void process_table_take(struct process_table *table);
+// One that was started since: it is there although the table was taken before.
+void process_table_add(struct process_table *table, pid_t pid, const char *tag);
+// The first entry of a tag; *count of them follow each other. They may have ended since.
+const struct process_entry *process_table_find(const struct process_table *table, const char *tag, size_t *count);
+void process_table_release(struct process_table *table);
+
 // Sends a signal to the process if, and only if, it still carries the tag: looked at again after the process is held by a descriptor, so
 // that a number which went to another process in between is left alone.
 bool process_signal_tagged(pid_t pid, const char *tag, int signal_number);

@@ -60,7 +60,12 @@ int64_t record_read(struct record_reader *reader, const char *path, int64_t max_
 
 // ---- exit record, heartbeat ----
 
-struct exit_record { int64_t attempt, code; int signal; double started, ended; }; // signal 0: none; times are seconds since 1970
+struct exit_record {
+    int64_t attempt, code;
+    int signal;            // 0: none
+    double started, ended; // seconds since 1970
+    double ran;            // seconds by the machine's own clock, which nobody sets; NAN: not told
+};
 // Times in the file are numbers or ISO text as clock_text writes it. 0; -1 also when absent or torn.
 int exit_record_read(struct exit_record *record, const char *path, struct error *err);
 

@@ -25,6 +25,7 @@ int exit_record_read(struct exit_record *record, const char *path, struct error 
         .signal = (int)js_integer_of(js_get(object, "signal"), 0),
         .started = time_of(js_get(object, "started")),
         .ended = time_of(js_get(object, "ended")),
+        .ran = js_real_of(js_at(js_get(object, "uptime"), 1), NAN) - js_real_of(js_at(js_get(object, "uptime"), 0), NAN),
     };
     js_free(object);
     return record->attempt < 0 || record->code < 0 ? error_set(err, "%s: not an exit record: attempt or code is missing", path) : 0;

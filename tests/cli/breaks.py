@@ -122,10 +122,34 @@ def clock_set(home):
         shown = home.json("show", "dense-1")
         assert shown["state"] == "running", f"{seconds}: {shown['state']}: {shown['reason']}"
         assert not any(e["kind"] == "stopping" for e in shown["events"]), f"{seconds}: asked to stop"
+    # One that fails an hour and more after its start, by the clock that was set, has failed: it is not over its time.
+    offset.write_text("0")
+    home.cli("submit", home.spec(LONG), "--run", "dense")
+    until("the second run's first steps", lambda: home.json("show", "dense-2")["step"] >= 3)
+    offset.write_text("7200")
+    send([pid for pid, words in tagged(home.json("show", "dense-2")["run_id"]).items() if "switchyard-worker" in words[0]], signal.SIGKILL)
+    failed = home.wait_for("dense-2", ENDED, 30)
+    assert failed["state"] == "failed" and "SIGKILL" in failed["reason"], f"{failed['state']}: {failed['reason']}"
+    offset.write_text("86400")
     time.sleep(6)  # a heartbeat from tomorrow
     offset.write_text("0")
     send(list(tagged(shown["run_id"])), signal.SIGKILL)
     home.wait_for("dense-1", ["lost"], 90)
+
+
+def database_locked(home):
+    """Somebody else holds our database: a submission is refused as the daemon's trouble, nothing is left behind, and the next one goes."""
+    home.serve()
+    home.spec()
+    with contextlib.closing(sqlite3.connect(home.home / "switchyard.db", isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        done = home.run("submit", home.spec(), "--run", "dense")
+        assert done.returncode == 3 and "locked by another program" in done.stderr, (done.returncode, done.stderr)
+        holder.execute("ROLLBACK")
+    assert home.json("ls")["runs"] == [] and not list(home.home.glob("runs/*/*")), "something was left behind"
+    home.cli("submit", home.spec(), "--run", "dense")
+    shown = home.wait_for("dense-1", ENDED, 60)
+    assert shown["state"] == "succeeded", shown["reason"]
 
 
 def data_cut(home):
@@ -227,7 +251,7 @@ def attempt(trial):
 
 
 def main():
-    trials = [clock_set, strange_exit_records, strange_records, data_cut, neighbour, damaged_checkpoint, disk_full]
+    trials = [clock_set, database_locked, strange_exit_records, strange_records, data_cut, neighbour, damaged_checkpoint, disk_full]
     trials = [trial for trial in trials if not sys.argv[1:] or trial.__name__ in sys.argv[1:]]
     if disk_full in trials and os.geteuid() != 0:
         trials.remove(disk_full)

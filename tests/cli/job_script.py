@@ -48,13 +48,16 @@ def test_gap(run):
 
 
 def test_outcomes(run):
-    cases = [(["false"], 1, None), (["sh", "-c", "exit 75"], 75, None), (["sh", "-c", "kill -9 $$"], 137, 9),
+    cases = [(["false"], 1, None), (["sh", "-c", "sleep 0.5; exit 75"], 75, None), (["sh", "-c", "kill -9 $$"], 137, 9),
              (["/no/such/program"], 127, None)]
     for n, (argv, code, number) in enumerate(cases, 1):
         check(f"{argv} exit", start(run, *argv).wait(), code)
         got = record(run, n)
         check(f"{argv}", (got["code"], got["signal"]), (code, number))
         assert got["ended"] >= got["started"] > 1.7e9 and got["nodes"], got
+        begun, over = got["uptime"]  # hundredths of a second
+        least = 0.48 if code == 75 else 0
+        assert least <= over - begun < least + 10 and over <= float(pathlib.Path("/proc/uptime").read_text().split()[0]), got
 
 
 def test_words(run):

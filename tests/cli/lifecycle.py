@@ -132,8 +132,15 @@ def test_deaf_job_is_killed(home):
 
 
 def test_time_limit(home):
-    submit(home, *LONG, "--set", "resources.time_limit=2s")
+    """Of the run, not of a daemon: one is killed on the way, the next one goes on counting."""
+    submit(home, *LONG, "--set", "resources.time_limit=4s")
+    home.wait_for("dense-4", ["running"])
+    home.stop(signal.SIGKILL)
+    time.sleep(1.5)
+    home.serve()
     shown = home.wait_for("dense-4", ENDED, 30)
+    begun, over = json.loads(pathlib.Path(shown["directory"], "attempt-1", "exit.json").read_text())["uptime"]
+    assert 4 <= over - begun < 8, f"ran {over - begun} s"
     assert shown["state"] == "timed_out" and "time limit" in shown["reason"], (shown["state"], shown["reason"])
     assert shown["attempts"][0]["code"] == 75
     check_records(home, shown)
