@@ -1,0 +1,107 @@
+// What the files of the executor share: all that is known of each run that was asked for, by its tag.
+#pragma once
+#include "daemon/exec/slurm/command.h"
+#include "daemon/exec/slurm/slurm.h"
+#include <pthread.h>
+
+enum { BUCKETS = 1024, CANCELS_MAX = 200 };
+#define ENTRY_KEPT 900.0    // seconds after the last call for it
+#define ATTENDED 10.0       // seconds after the last call for it in which it may be submitted
+#define CANCEL_AGAIN 15.0   // seconds until a job that is still there is cancelled once more
+#define FAULT_AGAIN 5.0     // seconds until something that failed on disk is tried again
+#define WHO_WAIT 10.0       // seconds that accounting gets to say who cancelled a job
+#define LACKING_MIN 2       // answers in succession that must lack a job
+
+enum account_verdict { ACCOUNT_NOT_ASKED, ACCOUNT_HAS_NONE, ACCOUNT_HAS_LIVE, ACCOUNT_HAS_END };
+
+struct errand; // submit.c
+
+struct entry {
+    char tag[33];
+    struct entry *next;          // of its bucket
+    char *directory, *name;      // run directory; job's name, or NULL
+    double touched;              // steady seconds of the last call for it
+    uint64_t polled;             // number of the last poll that asked for it
+    // submission
+    int64_t serial;      // what the file holds; 0: there is none
+    bool serial_known;   // it has been read
+    bool clean;          // no job with this number, or below, can be there or come
+    struct errand *errand; // NULL: nothing is being submitted
+    double fault_until;  // steady seconds until which the file is not tried again
+    // the job that poll tells of
+    char id[32];         // empty: not known
+    int64_t told;        // its submission; 0: whichever there is
+    bool handed;         // it is in Slurm's hands, by an answer of sbatch or of squeue
+    double handed_over;  // steady seconds of sbatch's answer
+    // what squeue says
+    double seen;         // steady seconds when the last answer was asked for; -INFINITY: there is none yet
+    bool listed;
+    struct row row;      // of the last answer that listed it; its directory is not kept
+    size_t live;         // rows with its tag that have not ended
+    unsigned lacking;    // answers in succession that did not list it
+    double lacking_since; // steady
+    bool ended;          // end holds how it ended, and nothing newer is known
+    struct row end;
+    double cancelled_since; // steady seconds when it was first seen as cancelled
+    // what sacct says
+    enum account_verdict verdict;
+    char account_state[64];
+    // end
+    double find_since, kill_since; // steady seconds from which on an answer counts; 0: not wanted
+    bool killed;                   // by us, in this process's life
+    double cancel_asked;           // steady
+    // for ingesting an answer
+    const struct row *best;
+};
+
+struct ids_list {
+    char at[CANCELS_MAX][32];
+    size_t count;
+};
+
+struct slurm {
+    pthread_mutex_t lock;
+    struct slurm_settings settings;
+    char *job_script;
+    struct queue *queue;
+    struct account *account;
+    struct entry *buckets[BUCKETS];
+    uint64_t polls;
+    int sending; // sbatch commands that run
+    struct ids_list cancels, signals;
+    struct command *scancel; // one at a time
+    char cancel_fault[512];
+};
+
+// ---- entries.c ----
+struct entry *entry_of(struct slurm *slurm, const struct job *job); // made where there is none
+struct entry *entry_find(struct slurm *slurm, const char *tag);     // NULL: none
+void entries_free(struct slurm *slurm);
+void entries_each(struct slurm *slurm, void (*visit)(struct slurm *slurm, struct entry *entry));
+void entries_take_rows(struct slurm *slurm);     // a new answer of squeue
+void entries_take_accounts(struct slurm *slurm); // a new answer of sacct
+bool row_is_live(const struct row *row);         // not ended: an unknown state too
+// The job that counts now is listed, under this very submission or a newer one.
+bool entry_is_listed(const struct entry *entry);
+// The job is in Slurm's hands under this id.
+void entry_hand_over(struct entry *entry, const char *id, double when);
+
+// ---- tell.c ----
+// Fills what is poll's from what is known.
+void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job);
+
+// ---- submit.c ----
+int submission_read(struct entry *entry, struct error *err); // the file's number into entry->serial; a file that is not there is 0
+int submission_raise(struct entry *entry, struct error *err);
+void errand_begin(struct entry *entry, const struct job *job);
+void errand_turn(struct slurm *slurm, struct entry *entry);
+bool errand_is_refused(const struct entry *entry, const char **fault);
+const char *errand_words(const struct entry *entry); // how far it is
+bool errand_is_sending(const struct entry *entry);   // sbatch runs: whether there is a job will be known when it has ended
+void errand_end(struct slurm *slurm, struct entry *entry);
+
+// ---- cancel.c ----
+// now: the same for all jobs of one look, so that each of an entry's is cancelled, and none too often.
+void cancel_job(struct slurm *slurm, struct entry *entry, const char *id, double now);
+void signal_job(struct slurm *slurm, const char *id);
+void cancel_turn(struct slurm *slurm);

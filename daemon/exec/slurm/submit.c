@@ -1,0 +1,362 @@
+// Handing a job over, exactly once. An errand for each run that is being submitted, in steps, none of which waits:
+//
+//   LOOK   an earlier call may have made a job (the file `submission` is there, from before a crash): squeue is asked. A job under the file's
+//          number is the run's job, whatever has become of it.
+//   RAISE  the file gets the next number: what an earlier call may yet bring about does nothing any more.
+//   FENCE  squeue is asked once more: what had begun before the number was raised is cancelled, and its end is waited for.
+//   SEND   sbatch.
+//   CHECK  sbatch did not say that there is a job, or did not say it clearly: squeue is asked. If there is none, a refusal is a refusal, and
+//          anything else goes back to RAISE after a while.
+//
+// A run's first call has nothing to look for, nor has one after a kill that found everything gone: they begin at RAISE or SEND.
+#include "daemon/exec/environment.h"
+#include "daemon/exec/slurm/inside.h"
+#include "daemon/exec/slurm/options.h"
+#include "daemon/exec/word_list.h"
+#include "schema/base/clock.h"
+#include "schema/base/file.h"
+#include "schema/record/layout.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SERIAL_BYTES_MAX = 64, ANSWER_MAX = 64 << 10 };
+
+enum step { LOOK, RAISE, FENCE, SEND, SENDING, CHECK, REFUSED };
+
+struct errand {
+    enum step step;
+    double since;      // answers to questions asked from here on count
+    double not_before; // of SEND, steady seconds
+    int tries;         // calls of sbatch that led to nothing
+    struct word_list argv, environment, options, modules;
+    struct command *command;
+    bool refused; // in CHECK: sbatch's answer was a clear no
+    char fault[600];
+};
+
+// ---- the file ----
+
+int submission_read(struct entry *entry, struct error *err)
+{
+    char *path = path_join(entry->directory, SUBMISSION_FILE);
+    struct text bytes;
+    struct stat status;
+    text_init(&bytes, SERIAL_BYTES_MAX);
+    int fault = stat(path, &status) == 0 ? 0 : errno;
+    int64_t serial = 0;
+    int done = 0;
+    if (fault && fault != ENOENT) {
+        errno = fault;
+        done = error_errno(err, "cannot read %s", path);
+    } else if (!fault) {
+        char *end = NULL;
+        done = file_read(path, &bytes, err);
+        if (done == 0)
+            serial = strtoll(bytes.at, &end, 10);
+        if (done == 0 && (serial <= 0 || (strcmp(end, "\n") != 0 && *end)))
+            done = error_set(err, "%s does not hold the number of a submission", path);
+    }
+    if (done == 0) {
+        entry->serial = serial;
+        entry->serial_known = true;
+    }
+    text_release(&bytes);
+    free(path);
+    return done;
+}
+
+int submission_raise(struct entry *entry, struct error *err)
+{
+    char number[32];
+    int length = snprintf(number, sizeof number, "%" PRId64 "\n", entry->serial + 1);
+    char *path = path_join(entry->directory, SUBMISSION_FILE);
+    int done = file_write_atomic(path, number, (size_t)length, 0644, err);
+    free(path);
+    if (done == 0) {
+        entry->serial++;
+        entry->clean = false;
+    }
+    return done;
+}
+
+// ---- errands ----
+
+static void copy_words(struct word_list *list, const char *const *words)
+{
+    for (; words && *words; words++)
+        word_list_add(list, *words);
+}
+
+void errand_begin(struct entry *entry, const struct job *job)
+{
+    struct errand *errand = allocate(1, sizeof *errand);
+    copy_words(&errand->argv, job->argv);
+    copy_words(&errand->environment, job->environment);
+    copy_words(&errand->options, job->options);
+    copy_words(&errand->modules, job->modules);
+    errand->step = entry->serial == 0 ? RAISE : entry->clean ? SEND : LOOK;
+    errand->since = clock_steady();
+    entry->errand = errand;
+}
+
+void errand_end(struct slurm *slurm, struct entry *entry)
+{
+    struct errand *errand = entry->errand;
+    if (!errand)
+        return;
+    if (errand->command)
+        slurm->sending--;
+    command_free(errand->command);
+    word_list_release(&errand->argv);
+    word_list_release(&errand->environment);
+    word_list_release(&errand->options);
+    word_list_release(&errand->modules);
+    free(errand);
+    entry->errand = NULL;
+}
+
+bool errand_is_refused(const struct entry *entry, const char **fault)
+{
+    if (entry->errand && fault)
+        *fault = entry->errand->fault;
+    return entry->errand && entry->errand->step == REFUSED;
+}
+
+bool errand_is_sending(const struct entry *entry)
+{
+    return entry->errand && entry->errand->step == SENDING;
+}
+
+const char *errand_words(const struct entry *entry)
+{
+    switch (entry->errand->step) {
+    case LOOK: return "looks whether it was submitted before";
+    case RAISE: return entry->errand->fault[0] ? entry->errand->fault : "about to be submitted";
+    case FENCE: return "waits for the end of an earlier submission";
+    case SEND: return entry->errand->fault[0] ? entry->errand->fault : "waits for its turn to be submitted";
+    case SENDING: return entry->errand->fault[0] ? entry->errand->fault : "is being submitted";
+    case CHECK: return entry->errand->fault;
+    case REFUSED: break;
+    }
+    return entry->errand->fault;
+}
+
+static void go(struct errand *errand, enum step step)
+{
+    errand->step = step;
+    errand->since = clock_steady();
+}
+
+static void raise_number(struct entry *entry)
+{
+    struct errand *errand = entry->errand;
+    struct error err = {0};
+    bool first = entry->serial == 0;
+    if (clock_steady() < entry->fault_until)
+        return;
+    if (submission_raise(entry, &err) != 0) {
+        snprintf(errand->fault, sizeof errand->fault, "%.500s", err.text);
+        entry->fault_until = clock_steady() + FAULT_AGAIN;
+        return;
+    }
+    go(errand, first ? SEND : FENCE);
+}
+
+// What belongs to another job, or would change what is asked for, is not passed on; where the cluster is, is.
+static const char **environment_of(const struct entry *entry, struct word_list *own)
+{
+    static const char *const kept[] = {"SLURM_CONF", "SLURM_CONF_SERVER"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (getenv(kept[i]))
+            word_list_addf(own, "%s=%s", kept[i], getenv(kept[i]));
+    copy_words(own, (const char *const *)entry->errand->environment.at);
+    word_list_addf(own, TAG_VARIABLE "=%s", entry->tag);
+    word_list_addf(own, SUBMISSION_VARIABLE "=%" PRId64, entry->serial);
+    const char **list = job_environment((const char *const *)own->at, NULL);
+    size_t count = 0;
+    for (size_t i = 0; list[i]; i++)
+        if (strncmp(list[i], "SBATCH_", 7) != 0)
+            list[count++] = list[i];
+    list[count] = NULL;
+    return list;
+}
+
+// Nothing is sent for a run that nobody asks for any more.
+static void send_job(struct slurm *slurm, struct entry *entry)
+{
+    struct errand *errand = entry->errand;
+    double now = clock_steady();
+    if (slurm->sending >= slurm->settings.submissions_max || now < errand->not_before || now - entry->touched > ATTENDED)
+        return;
+    struct word_list words = {0}, own = {0};
+    slurm_sbatch(&words, (const char *const *)errand->options.at, entry->tag, entry->serial, slurm->job_script, entry->directory,
+        (const char *const *)errand->modules.at, (const char *const *)errand->argv.at);
+    const char **environment = environment_of(entry, &own);
+    struct command_request request = {.argv = (const char *const *)words.at,
+        .environment = environment,
+        .directory = entry->directory,
+        .deadline = slurm->settings.deadline,
+        .output_max = ANSWER_MAX};
+    struct error err = {0};
+    entry->clean = false;
+    errand->command = command_start(&request, &err);
+    if (errand->command) {
+        slurm->sending++;
+        go(errand, SENDING);
+    } else {
+        snprintf(errand->fault, sizeof errand->fault, "%.500s", err.text);
+        go(errand, REFUSED);
+    }
+    free(environment);
+    word_list_release(&own);
+    word_list_release(&words);
+}
+
+// ---- sbatch's answer ----
+
+// "1234" or "1234;cluster", alone on the last line that says something: a site's own filters may print before it.
+static bool read_number(char id[32], const struct text *output)
+{
+    size_t end = output->length;
+    while (end > 0 && (output->at[end - 1] == '\n' || output->at[end - 1] == '\r' || output->at[end - 1] == ' '))
+        end--;
+    size_t begin = end;
+    while (begin > 0 && output->at[begin - 1] != '\n')
+        begin--;
+    size_t digits = strspn(output->at + begin, "0123456789");
+    if (digits == 0 || digits > 18 || (begin + digits != end && output->at[begin + digits] != ';'))
+        return false;
+    memcpy(id, output->at + begin, digits);
+    id[digits] = 0;
+    return strtoll(id, NULL, 10) > 0;
+}
+
+// No answer, or one that says that later may be different. After these there may be a job, or not.
+static bool is_unclear(const struct command_result *result)
+{
+    static const char *const words[] = {"timed out", "Unable to contact", "Zero Bytes", "onnection", "receive failure", "send failure",
+        "socket", "Transport endpoint", "in standby", "temporarily un", "authenticat", "unge", "MaxSubmit", "being shut down",
+        "configuration source", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
+    if (result->end != COMMAND_EXITED || result->code == 0)
+        return true;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(result->talk.at, words[i]))
+            return true;
+    return false;
+}
+
+// What sbatch said, on one line.
+static void describe(char *out, size_t size, const struct command_result *result)
+{
+    static const char head[] = "sbatch: error: ";
+    if (result->end != COMMAND_EXITED || result->talk.length == 0) {
+        command_describe(out, size, result);
+        return;
+    }
+    size_t length = 0;
+    for (const char *at = result->talk.at; *at && length + 1 < size;) {
+        size_t line = strcspn(at, "\n"), skip = strncmp(at, head, sizeof head - 1) == 0 ? sizeof head - 1 : 0;
+        if (length && line > skip && length + 2 < size) {
+            out[length++] = ';';
+            out[length++] = ' ';
+        }
+        for (size_t i = skip; i < line && length + 1 < size; i++)
+            out[length++] = (unsigned char)at[i] < ' ' || at[i] == 0x7f ? '?' : at[i];
+        at += line + (at[line] == '\n');
+    }
+    out[length] = 0;
+}
+
+static void take_answer(struct slurm *slurm, struct entry *entry)
+{
+    struct errand *errand = entry->errand;
+    const struct command_result *result = command_poll(errand->command);
+    if (!result)
+        return;
+    char id[32], words[500];
+    bool handed = result->end == COMMAND_EXITED && result->code == 0 && read_number(id, &result->output);
+    errand->refused = !handed && !is_unclear(result);
+    describe(words, sizeof words, result);
+    snprintf(errand->fault, sizeof errand->fault, errand->refused ? "sbatch refused the job: %s" : "sbatch gave no clear answer: %s", words);
+    command_free(errand->command);
+    errand->command = NULL;
+    slurm->sending--;
+    entry->lacking = 0;
+    go(errand, CHECK);
+    if (handed) {
+        entry_hand_over(entry, id, clock_steady());
+        errand_end(slurm, entry);
+    }
+}
+
+// ---- turns ----
+
+// An answer has come to a question that was asked after this step began.
+static bool is_answered(struct slurm *slurm, struct entry *entry)
+{
+    if (entry->seen >= entry->errand->since)
+        return true;
+    queue_want(slurm->queue, entry->errand->since, true);
+    return false;
+}
+
+static void check(struct slurm *slurm, struct entry *entry)
+{
+    struct errand *errand = entry->errand;
+    struct error err = {0};
+    if (entry_is_listed(entry)) {
+        entry_hand_over(entry, entry->row.id, entry->seen);
+        errand_end(slurm, entry);
+    } else if (entry->lacking < LACKING_MIN && !entry->listed) {
+        errand->since = clock_steady(); // it may come in a moment
+    } else if (errand->refused) {
+        submission_raise(entry, &err); // it will not run, whatever comes; if that cannot be written, sbatch's own no must do
+        go(errand, REFUSED);
+    } else {
+        double pause = slurm->settings.interval * (1 << (errand->tries < 10 ? errand->tries : 10));
+        errand->tries++;
+        errand->not_before = clock_steady() + fmin(pause, slurm->settings.interval_max);
+        go(errand, RAISE);
+    }
+}
+
+void errand_turn(struct slurm *slurm, struct entry *entry)
+{
+    struct errand *errand = entry->errand;
+    switch (errand->step) {
+    case LOOK:
+        if (!is_answered(slurm, entry))
+            return;
+        if (entry_is_listed(entry)) {
+            entry_hand_over(entry, entry->row.id, entry->seen);
+            errand_end(slurm, entry);
+        } else if (entry->lacking < LACKING_MIN && !entry->listed) {
+            errand->since = clock_steady();
+        } else {
+            go(errand, RAISE);
+        }
+        return;
+    case RAISE: raise_number(entry); return;
+    case FENCE:
+        if (!is_answered(slurm, entry))
+            return;
+        if (entry->live == 0)
+            go(errand, SEND);
+        else
+            errand->since = clock_steady();
+        return;
+    case SEND: send_job(slurm, entry); return;
+    case SENDING: take_answer(slurm, entry); return;
+    case CHECK:
+        if (is_answered(slurm, entry))
+            check(slurm, entry);
+        return;
+    case REFUSED: return;
+    }
+}

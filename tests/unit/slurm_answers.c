@@ -1,0 +1,241 @@
+// What squeue and sacct say of a job, and what poll makes of it: every word, silence, garbage, jobs that are gone.
+#include "tests/unit/slurm_support.h"
+
+static void test_every_word(void **state)
+{
+    (void)state;
+    hand_over("7");
+    for (const struct state_word *word = state_words; word->word; word++) {
+        put("squeue.out", row("7", word->word, "None", MARK ":1"));
+        until(word->phase);
+        if (word->phase == JOB_ENDED)
+            assert_int_equal(job.end, word->end);
+        put("squeue.out", row("7", "REQUEUED", "None", MARK ":1")); // an end is one until it is started again
+        until(JOB_PENDING);
+    }
+}
+
+static void test_unknown_word(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("squeue.out", row("7", "TELEPORTED", "None", MARK ":1"));
+    turn_for(0.4);
+    assert_int_equal(job.phase, JOB_UNKNOWN);
+    assert_string_equal(job.reason, "Slurm calls its state 'TELEPORTED', which this build does not know");
+}
+
+static void test_empty_answer_in_between(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
+    until(JOB_RUNNING);
+    double asked = job.asked;
+    put("squeue.out", "");
+    for (int i = 0; i < 4000 && job.phase == JOB_RUNNING; i++)
+        turn();
+    assert_int_equal(job.phase, JOB_UNKNOWN);
+    assert_true(job.asked > asked);
+    put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
+    until(JOB_RUNNING);
+}
+
+static void test_gone(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
+    until(JOB_RUNNING);
+    put("squeue.out", "");
+    until(JOB_GONE);
+    assert_string_equal(job.reason, "Slurm does not know job 7 any more");
+    put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
+    until(JOB_RUNNING);
+}
+
+static void test_number_of_another(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("sacct.err", NULL);
+    put("sacct.out", "7\x1f" "COMPLETED\x1f" "0:0\x1f" "1796023116\x1f" "5\x1fn1\x1f\x1f" "somebody.else\x1f/else\n");
+    put("squeue.out", row("7", "RUNNING", "None", "switchyard:ffffffffffffffffffffffffffffffff:1"));
+    until(JOB_GONE);
+    assert_string_equal(job.reason, "Slurm does not know job 7 any more, nor does accounting");
+}
+
+static void test_accounting_knows(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("sacct.err", NULL);
+    put("sacct.out", "7\x1fPREEMPTED\x1f" "0:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n"
+                     "7\x1f" "FAILED\x1f" "4:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
+    until(JOB_ENDED);
+    assert_int_equal(job.end, END_FAILED);
+    assert_int_equal(job.code, 4);
+    assert_says("sacct.asked", "--allocations --duplicates --noheader --parsable2");
+}
+
+static void test_accounting_silent_or_wrong(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("sacct.err", "sacct: error: Problem talking to the database: Connection refused\n");
+    double began = clock_steady();
+    until(JOB_GONE);
+    assert_true(clock_steady() - began >= 0.3);
+    assert_string_equal(job.reason, "Slurm does not know job 7 any more, and accounting does not answer");
+    struct slurm_health health;
+    slurm_health(slurm, &health);
+    assert_int_equal(health.accounting, ACCOUNT_SILENT);
+    assert_true(health.accounting_silent_since > 0);
+    assert_non_null(strstr(health.accounting_fault, "Connection refused"));
+    // It calls a job running that Slurm has forgotten: believed for a while.
+    new_executor();
+    put("sacct.err", NULL);
+    put("sacct.out", "7\x1fRUNNING\x1f" "0:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
+    strcpy(job.id, "7");
+    until(JOB_GONE);
+    assert_string_equal(job.reason, "Slurm does not know job 7 any more; accounting still calls it RUNNING");
+}
+
+static void test_who_cancelled(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("sacct.err", NULL);
+    put("sacct.out", "7\x1f" "CANCELLED by 4711\x1f" "0:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
+    put("squeue.out", row("7", "CANCELLED", "None", MARK ":1"));
+    until(JOB_ENDED);
+    assert_string_equal(job.reason, "cancelled by user 4711");
+}
+
+static void test_silence(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
+    until(JOB_RUNNING);
+    put("squeue.err", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n");
+    for (int i = 0; i < 4000 && job.phase == JOB_RUNNING; i++)
+        turn();
+    size_t before = lines_of("squeue.asked");
+    double began = clock_steady();
+    for (double asked = job.asked; clock_steady() - began < 1.0;) {
+        turn();
+        assert_int_equal(job.phase, JOB_UNKNOWN);
+        assert_true(job.asked == asked); // what was answered last was asked then
+    }
+    assert_true(lines_of("squeue.asked") - before <= 12); // less and less often
+    assert_non_null(strstr(job.reason, "Slurm has not answered since 20"));
+    assert_non_null(strstr(job.reason, "Unable to contact slurm controller"));
+    struct slurm_health health;
+    slurm_health(slurm, &health);
+    assert_true(health.queue.silent_since > 0 && health.queue.silent_since <= clock_wall());
+    put("squeue.err", NULL);
+    until(JOB_RUNNING);
+    slurm_health(slurm, &health);
+    assert_true(health.queue.silent_since == 0);
+}
+
+static void test_old_squeue(void **state)
+{
+    (void)state;
+    hand_over("7");
+    char line[600];
+    snprintf(line, sizeof line, "7\x1fRUNNING\x1f" "1796023116\x1f" "0:05\x1fn1\x1fNone\x1f" MARK ":1\x1f" "demo.moe-1\x1f%s\n", run);
+    put("old", "");
+    put("squeue.out", line);
+    until(JOB_RUNNING);
+    struct slurm_health health;
+    slurm_health(slurm, &health);
+    assert_true(health.queue.plain && health.queue.malformed == 0);
+}
+
+static void test_garbage(void **state)
+{
+    (void)state;
+    hand_over("7");
+    char lines[1200];
+    snprintf(lines, sizeof lines, "\x01\x02 what\n%sslurm_load_jobs error: half a li", row("7", "RUNNING", "None", MARK ":1"));
+    put("squeue.out", lines);
+    until(JOB_RUNNING);
+    struct slurm_health health;
+    slurm_health(slurm, &health);
+    assert_int_equal(health.queue.malformed, 2);
+    assert_string_equal(health.queue.sample, "?? what");
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    hand_over("7");
+    put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
+    until(JOB_RUNNING);
+    assert_int_equal(executor_slurm()->stop(slurm, &job, &err), 0);
+    for (int i = 0; i < 2000 && lines_of("scancel.asked") == 0; i++)
+        turn();
+    assert_says("scancel.asked", "--signal=USR1 --batch 7\n");
+    char *text = got("run/" STOP_FILE);
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static void test_strangers(void **state)
+{
+    (void)state;
+    struct slurm_stranger *list;
+    size_t count;
+    hand_over("7");
+    char lines[1300];
+    int length = snprintf(lines, sizeof lines, "%s", row("7", "RUNNING", "None", MARK ":1"));
+    snprintf(lines + length, sizeof lines - (size_t)length, "%s",
+        row("8", "RUNNING", "None", "switchyard:ffffffffffffffffffffffffffffffff:3"));
+    put("squeue.out", lines);
+    until(JOB_RUNNING);
+    while (slurm_strangers(slurm, &list, &count) != 0)
+        turn();
+    assert_int_equal(count, 1);
+    assert_string_equal(list[0].id, "8");
+    assert_string_equal(list[0].tag, "ffffffffffffffffffffffffffffffff");
+    assert_int_equal(list[0].submission, 3);
+    assert_int_equal(list[0].phase, JOB_RUNNING);
+    assert_string_equal(list[0].directory, run);
+    slurm_strangers_free(list, count);
+}
+
+// Nobody wants to know anything: nobody is asked.
+static void test_idle(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    for (int i = 0; i < 50; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_int_equal(lines_of("squeue.asked"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_every_word),
+        CASE(test_unknown_word),
+        CASE(test_empty_answer_in_between),
+        CASE(test_gone),
+        CASE(test_number_of_another),
+        CASE(test_accounting_knows),
+        CASE(test_accounting_silent_or_wrong),
+        CASE(test_who_cancelled),
+        CASE(test_silence),
+        CASE(test_old_squeue),
+        CASE(test_garbage),
+        CASE(test_stop),
+        CASE(test_strangers),
+        CASE(test_idle),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,309 @@
+// Handing a job to Slurm exactly once, finding it again, and ending it for good, whatever sbatch and squeue say.
+#include "tests/unit/slurm_support.h"
+
+static void assert_submission(const char *number)
+{
+    char *text = got("run/submission");
+    assert_string_equal(text, number);
+    free(text);
+}
+
+static void test_words_of_sbatch(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--nodes=2", NULL}, *const modules[] = {"cuda", NULL};
+    static const char *const environment[] = {"A=b c", NULL};
+    job.options = options;
+    job.modules = modules;
+    job.environment = environment;
+    put("sbatch.env", "");
+    setenv("SBATCH_PARTITION", "elsewhere", 1);
+    setenv("SLURM_JOB_ID", "3", 1);
+    hand_over("7");
+    unsetenv("SBATCH_PARTITION");
+    unsetenv("SLURM_JOB_ID");
+    char expected[600];
+    snprintf(expected, sizeof expected, "--parsable --comment=" MARK ":1 --nodes=2 /script %s -m cuda -- true\n", run);
+    char *text = got("sbatch.asked");
+    assert_string_equal(text, expected);
+    free(text);
+    assert_says("sbatch.env", "A=b c\n");
+    assert_says("sbatch.env", "SWITCHYARD_TAG=" TAG "\n");
+    assert_says("sbatch.env", "SWITCHYARD_SUBMISSION=1\n");
+    text = got("sbatch.env");
+    assert_null(strstr(text, "SBATCH_PARTITION"));
+    assert_null(strstr(text, "SLURM_JOB_ID"));
+    free(text);
+    assert_submission("1\n");
+    assert_int_equal(job.phase, JOB_PENDING);
+}
+
+static void test_environment_of_sbatch_itself(void **state)
+{
+    (void)state;
+    static const char *const environment[] = {"SBATCH_PARTITION=elsewhere", NULL};
+    struct error err = {0};
+    job.environment = environment;
+    assert_int_equal(submit_until_decided(&err), -1);
+    assert_string_equal(err.text, "the job's environment may not set SBATCH_PARTITION, which sbatch itself would read");
+    assert_int_equal(lines_of("sbatch.asked"), 0);
+}
+
+static void test_talk_before_the_number(void **state)
+{
+    (void)state;
+    put("sbatch.out", "our site says hello\n8;cluster\n");
+    hand_over("8");
+}
+
+static void test_timed_out_and_there(void **state)
+{
+    (void)state;
+    put("sbatch.out", NULL);
+    put("sbatch.err", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n");
+    put("squeue.out", row("12", "PENDING", "Priority", MARK ":1"));
+    hand_over("12");
+    turn_for(0.2);
+    assert_int_equal(lines_of("sbatch.asked"), 1);
+    assert_int_equal(job.phase, JOB_PENDING);
+    assert_submission("1\n");
+}
+
+static void test_timed_out_and_not_there(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("sbatch.err", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n");
+    for (int i = 0; i < 2000 && lines_of("sbatch.asked") < 2; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->submit(slurm, &job, &err), 0);
+        assert_int_equal(job.phase, JOB_UNKNOWN);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_says("sbatch.asked", MARK ":2");
+    // Now the first appears: it is cancelled, and its successor is the job.
+    put("squeue.out", row("11", "RUNNING", "None", MARK ":1"));
+    for (int i = 0; i < 2000 && lines_of("scancel.asked") < 1; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        executor_slurm()->submit(slurm, &job, &err);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_says("scancel.asked", "11\n");
+    put("sbatch.err", NULL);
+    put("squeue.out", row("11", "CANCELLED", "None", MARK ":1"));
+    hand_over("7");
+}
+
+static void test_nothing_said(void **state)
+{
+    (void)state;
+    put("sbatch.out", "");
+    put("squeue.out", row("13", "RUNNING", "None", MARK ":1"));
+    hand_over("13");
+    assert_int_equal(lines_of("sbatch.asked"), 1);
+}
+
+static void test_late_sbatch(void **state)
+{
+    (void)state;
+    slurm_free(slurm);
+    slurm = slurm_new(&(struct slurm_settings){.job_script = "/script", .interval = 0.02, .interval_max = 0.1, .deadline = 0.5});
+    put("sbatch.slow", "30");
+    put("squeue.out", row("14", "PENDING", "None", MARK ":1"));
+    double began = clock_steady();
+    hand_over("14");
+    assert_true(clock_steady() - began < 15);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("sbatch.err", "sbatch: error: invalid partition specified: nowhere\n"
+                      "sbatch: error: Batch job submission failed: Invalid partition name specified\n");
+    assert_int_equal(submit_until_decided(&err), -1);
+    assert_string_equal(err.text, "sbatch refused the job: invalid partition specified: nowhere; Batch job submission failed: Invalid partition "
+                                  "name specified");
+    assert_submission("2\n"); // what it may yet bring about does nothing
+    assert_int_equal(lines_of("sbatch.asked"), 1);
+}
+
+static void test_not_installed(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("sbatch", NULL);
+    setenv("PATH", "/nowhere", 1);
+    assert_int_equal(submit_until_decided(&err), -1);
+    assert_string_equal(err.text, "cannot start sbatch: No such file or directory");
+}
+
+static void test_limit_of_submissions_is_waited_for(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("sbatch.err", "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy\n");
+    for (int i = 0; i < 2000 && lines_of("sbatch.asked") < 3; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->submit(slurm, &job, &err), 0);
+        assert_int_equal(job.phase, JOB_UNKNOWN);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_string_equal(job.reason, "sbatch gave no clear answer: AssocMaxSubmitJobLimit; Batch job submission failed: Job violates "
+                                    "accounting/QOS policy");
+    put("sbatch.err", NULL);
+    hand_over("7");
+}
+
+// Somebody has lost interest in between: it is not sent behind his back.
+static void test_unattended(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("sbatch.slow", "1");
+    struct job others[3] = {job, job, job};
+    others[0].tag[0] = 'a';
+    others[1].tag[0] = 'b';
+    others[2].tag[0] = 'c';
+    for (int i = 0; i < 3; i++)
+        executor_slurm()->submit(slurm, &others[i], &err);
+    for (int i = 0; i < 20; i++)
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+    struct slurm_health health;
+    slurm_health(slurm, &health);
+    assert_int_equal(health.submissions, 3);
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    assert_int_equal(lines_of("sbatch.asked"), 2); // as many at a time as may be
+}
+
+// ---- find, kill ----
+
+static void find_until_decided(void)
+{
+    struct error err = {0};
+    for (double began = clock_steady(); clock_steady() - began < 20;) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->find(slurm, &job, &err), 0);
+        if (job.phase != JOB_UNKNOWN)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    fail_msg("not found, nor not: %s", job.reason);
+}
+
+static void test_find(void **state)
+{
+    (void)state;
+    find_until_decided();
+    assert_int_equal(job.phase, JOB_GONE); // nothing has ever been sent: nobody needs to be asked
+    assert_int_equal(lines_of("squeue.asked"), 0);
+    new_executor();
+    put("run/submission", "2\n");
+    put("squeue.out", row("5", "COMPLETED", "None", MARK ":1"));
+    find_until_decided();
+    assert_int_equal(job.phase, JOB_GONE); // an older one is another
+    new_executor();
+    put("squeue.out", row("6", "FAILED", "None", MARK ":2"));
+    find_until_decided();
+    assert_int_equal(job.phase, JOB_ENDED);
+    assert_string_equal(job.id, "6");
+    // No answer: not known.
+    new_executor();
+    put("squeue.err", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n");
+    struct error err = {0};
+    for (int i = 0; i < 100; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        executor_slurm()->find(slurm, &job, &err);
+        assert_int_equal(job.phase, JOB_UNKNOWN);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    // A file that says nothing sensible: not known either, and nothing is sent.
+    new_executor();
+    put("squeue.err", NULL);
+    put("run/submission", "two\n");
+    executor_slurm()->find(slurm, &job, &err);
+    assert_int_equal(job.phase, JOB_UNKNOWN);
+    executor_slurm()->submit(slurm, &job, &err);
+    assert_int_equal(job.phase, JOB_UNKNOWN);
+    assert_non_null(strstr(job.reason, "does not hold the number of a submission"));
+}
+
+static void test_kill(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    assert_int_equal(executor_slurm()->kill(slurm, &job, &err), 0); // nothing was ever sent
+    hand_over("7");
+    char lines[1300];
+    int length = snprintf(lines, sizeof lines, "%s", row("7", "RUNNING", "None", MARK ":1"));
+    snprintf(lines + length, sizeof lines - (size_t)length, "%s", row("6", "PENDING", "None", MARK ":0"));
+    put("squeue.out", lines);
+    until(JOB_RUNNING);
+    for (int i = 0; i < 60; i++) {
+        assert_int_equal(executor_slurm()->kill(slurm, &job, &err), 1);
+        turn();
+    }
+    assert_submission("2\n");
+    assert_says("scancel.asked", "7");
+    assert_says("scancel.asked", "6");
+    put("squeue.out", row("7", "COMPLETING", "None", MARK ":1"));
+    for (int i = 0; i < 60; i++) {
+        assert_int_equal(executor_slurm()->kill(slurm, &job, &err), 1);
+        turn();
+    }
+    put("squeue.out", row("7", "CANCELLED", "None", MARK ":1"));
+    int left = 1;
+    for (int i = 0; i < 4000 && left == 1; i++) {
+        left = executor_slurm()->kill(slurm, &job, &err);
+        turn();
+    }
+    assert_int_equal(left, 0);
+    // What comes after it has a number of its own, and goes without a look around.
+    put("sbatch.out", "9\n");
+    find_until_decided();
+    assert_int_equal(job.phase, JOB_GONE);
+    hand_over("9");
+    assert_says("sbatch.asked", MARK ":2");
+}
+
+static void test_kill_while_sbatch_runs(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("sbatch.slow", "0.5");
+    executor_slurm()->submit(slurm, &job, &err);
+    for (int i = 0; i < 2000 && lines_of("sbatch.asked") == 0; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_int_equal(executor_slurm()->kill(slurm, &job, &err), 1);
+    put("squeue.out", row("7", "PENDING", "None", MARK ":1"));
+    for (int i = 0; i < 4000 && lines_of("scancel.asked") == 0; i++) {
+        assert_int_equal(executor_slurm()->kill(slurm, &job, &err), 1);
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_says("scancel.asked", "7\n");
+    assert_submission("2\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_words_of_sbatch),
+        CASE(test_environment_of_sbatch_itself),
+        CASE(test_talk_before_the_number),
+        CASE(test_timed_out_and_there),
+        CASE(test_timed_out_and_not_there),
+        CASE(test_nothing_said),
+        CASE(test_late_sbatch),
+        CASE(test_refused),
+        CASE(test_not_installed),
+        CASE(test_limit_of_submissions_is_waited_for),
+        CASE(test_unattended),
+        CASE(test_find),
+        CASE(test_kill),
+        CASE(test_kill_while_sbatch_runs),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
