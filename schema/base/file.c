@@ -151,6 +151,14 @@ bool file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+bool directory_has(const char *directory, const char *name)
+{
+    char *path = path_join(directory, name);
+    bool there = file_exists(path);
+    free(path);
+    return there;
+}
+
 int64_t file_size(const char *path)
 {
     struct stat info;

@@ -24,6 +24,7 @@ int directory_make(const char *path, struct error *err);
 int directory_remove(const char *path, struct error *err);
 
 bool file_exists(const char *path);
+bool directory_has(const char *directory, const char *name); // whether a file of that name is in it
 int64_t file_size(const char *path); // bytes; -1 if it is not a regular file
 
 // Name of the network file system under path (or under its nearest existing parent), or NULL if it is a local one. The kinds are those

@@ -301,6 +301,9 @@ uint64_t spec_hash(const struct spec *spec);
 // 0 if this build can run the spec; -1 and one line for each set key that it cannot run yet ("key: this build cannot … yet").
 int spec_runnable(const struct spec *spec, struct error *err);
 
+// A size as keys take it (80GB, 8GiB), for command lines that ask for one: false if the text is none.
+bool spec_size(const char *text, int64_t *bytes);
+
 // Documentation of the table: Markdown for people, JSON Schema for editors.
 void spec_schema_markdown(struct text *out);
 struct json *spec_schema_json(void);

@@ -176,6 +176,16 @@ static bool take_quantity(const char **at, const struct unit *units, double *val
     return false;
 }
 
+bool spec_size(const char *text, int64_t *bytes)
+{
+    double value = 0;
+    const char *at = text;
+    if (!take_quantity(&at, sizes, &value) || *at || value != floor(value) || !(value <= 0x1p53))
+        return false;
+    *bytes = (int64_t)value;
+    return true;
+}
+
 static bool convert_bytes(struct check *check, const struct field *field, const struct node *node)
 {
     double value = 0;

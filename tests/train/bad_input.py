@@ -35,7 +35,7 @@ with Bench() as bench:
     run = bench.make("torn")
     (run.directory / "run.json").write_text('{"v":1,"kind":')
     expect("half a run.json", run, "run.json")
-    expect("another kind of run", edited("otherkind", lambda d: d.update(kind="tokenize")), 'kind is "tokenize", expected "train"')
+    expect("another kind of run", edited("otherkind", lambda d: d.update(kind="tokenize")), 'a run of kind "tokenize", and one of kind "train" is needed')
     expect("no name", edited("name", lambda d: d.pop("name")), "project, name and run_id")
     expect("no data", edited("nodata", lambda d: d.pop("data")), "data.prefixes")
     expect("an unknown key", edited("key", lambda d: d["spec"]["model"].update(layer=2)), "layer")

@@ -53,6 +53,9 @@ with Bench() as bench:
         worker("export", run.directory, early, "--step", 2)
         check(f"{what}: another step", tensors(early)[0] == tensors(run.directory / "checkpoints" / "step-0000002")[0], True)
         worker("export", run.directory, cut, "--max-shard-size", 30000)
+        for size in ("30kB", "29.296875 KiB"):
+            worker("export", run.directory, bench.root / f"{what}-{size}", "--max-shard-size", size)
+            check(f"{what}: {size} is as many bytes", tensors(bench.root / f"{what}-{size}"), tensors(cut))
         pieces, files = tensors(cut)
         index = json.loads((cut / "model.safetensors.index.json").read_text())
         check(f"{what}: cut, with the same tensors", (pieces == whole, files > 2), (True, True))
@@ -150,4 +153,11 @@ with Bench() as bench:
     contains("a checkpoint that is cut off", (lambda path: (path.write_bytes(path.read_bytes()[:-100]),
              worker("export", bench.root / "dense", bench.root / "cut-off", code=BAD_INPUT))[1])(
              bench.root / "dense" / "checkpoints" / "step-0000004" / "model.safetensors"), "model.safetensors")
+    contains("a size that is none", worker("export", run.directory, bench.root / "none", "--max-shard-size", "5 potatoes", code=BAD_INPUT),
+             "--max-shard-size wants a size, such as 5GB")
+    contains("a size of nothing", worker("export", run.directory, bench.root / "none", "--max-shard-size", 0, code=BAD_INPUT), "wants a size")
+    contains("import of a run", worker("import", run.directory, code=BAD_INPUT), "a run directory, which needs no import")
+    contains("import of a checkpoint", worker("import", run.directory / "checkpoints" / "step-0000004", code=BAD_INPUT), "a checkpoint of a run, which needs no import")
+    contains("import of a file", worker("import", run.directory / "run.json", code=BAD_INPUT), "not a directory")
+    contains("import of what is not there", worker("import", bench.root / "nowhere", code=BAD_INPUT), "nowhere: No such file or directory")
     contains("import of nothing", worker("import", bench.root, code=BAD_INPUT), "config.json")

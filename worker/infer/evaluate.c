@@ -73,16 +73,27 @@ static int open_all(struct evaluation *e, const char *path, int64_t step, int64_
     return loaded_open(&e->loaded, &e->trained, threads, err);
 }
 
+// Said at the end, and before it each time that 2 s and a twentieth of the samples have passed, or 30 s: a log of a long one stays short.
+static bool is_time_to_say(const struct evaluation *e, double seconds, int64_t samples)
+{
+    return e->done == e->samples || seconds > 30 || (seconds > 2 && samples >= e->samples / 20);
+}
+
 static int run(struct evaluation *e, struct error *err)
 {
-    double said = clock_steady();
+    double began = clock_steady(), said = began;
+    int64_t said_samples = 0;
     while (e->done < e->samples) {
         if (evaluate_batch(e, err) != 0)
             return -1;
-        if (clock_steady() - said > 2 || e->done == e->samples) {
-            said = clock_steady();
-            fprintf(stderr, "%" PRId64 " of %" PRId64 " samples  loss %.4f\n", e->done, e->samples, e->nats / (double)e->counted);
-        }
+        double now = clock_steady();
+        if (!is_time_to_say(e, now - said, e->done - said_samples))
+            continue;
+        int64_t left = (int64_t)((now - began) / (double)e->done * (double)(e->samples - e->done) + 0.5);
+        fprintf(stderr, "%" PRId64 " of %" PRId64 " samples  loss %.4f  %" PRId64 ":%02" PRId64 " left\n", e->done, e->samples,
+            e->nats / (double)e->counted, left / 60, left % 60);
+        said = now;
+        said_samples = e->done;
     }
     return 0;
 }
@@ -123,8 +134,8 @@ int evaluate_command(int argc, char **argv)
     bool as_json = false;
     struct error err = {0};
     struct evaluation e = {.split = "valid"};
-    const struct option_row rows[] = {{"--split", OPTION_TEXT, &e.split, 0, 0}, {"--batches", OPTION_WHOLE, &batches, 1, 0x1p53},
-        {"--step", OPTION_WHOLE, &step, 0, 0x1p53}, {"--threads", OPTION_WHOLE, &threads, 1, 4096}, {"--json", OPTION_FLAG, &as_json, 0, 0}, {0}};
+    const struct option_row rows[] = {{"--split", OPTION_TEXT, &e.split, 0, 0}, {"--batches", OPTION_WHOLE, &batches, 1, OPTION_WHOLE_MOST},
+        {"--step", OPTION_WHOLE, &step, 0, OPTION_WHOLE_MOST}, {"--threads", OPTION_WHOLE, &threads, 1, 4096}, {"--json", OPTION_FLAG, &as_json, 0, 0}, {0}};
     int code = options_command(evaluate_usage, rows, words, 1, argc, argv);
     if (code >= 0)
         return code;

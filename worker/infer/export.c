@@ -24,10 +24,10 @@
 #include <unistd.h>
 
 const char export_usage[] =
-    "export RUN_OR_CHECKPOINT DIRECTORY [--step N] [--dtype fp32|bf16] [--max-shard-size BYTES] [--json]\n"
+    "export RUN_OR_CHECKPOINT DIRECTORY [--step N] [--dtype fp32|bf16] [--max-shard-size SIZE] [--json]\n"
     "  --step N               of a run's checkpoint (default: the last complete one)\n"
     "  --dtype TYPE           fp32 (default: the bits of the checkpoint) or bf16\n"
-    "  --max-shard-size BYTES cut the weights into files of at most this size, as far as tensors allow (default 5000000000)\n"
+    "  --max-shard-size SIZE  cut the weights into files of at most this size, as far as tensors allow (5GB by default; digits alone are bytes)\n"
     "  --json                 say as JSON what was written\n";
 
 struct export {
@@ -136,7 +136,7 @@ static int write_shards(struct export *export, const char *directory)
             continue;
         char *name = shard_name(export, export->sources[first].shard), *path = path_join(directory, name), hex[HASH_HEX];
         int64_t bytes;
-        fprintf(stderr, "%s: %zu tensors\n", name, end - first);
+        fprintf(stderr, "%s: %zu tensor%s\n", name, end - first, end - first == 1 ? "" : "s");
         int status = safetensors_write(path, export->entries + first, end - first, fetch, export, &bytes, hex, export->err);
         free(path);
         free(name);
@@ -258,8 +258,8 @@ int export_command(int argc, char **argv)
     bool as_json = false;
     struct error err = {0};
     struct export export = {.shard_bytes = 5000000000, .err = &err};
-    const struct option_row rows[] = {{"--step", OPTION_WHOLE, &step, 0, 0x1p53}, {"--dtype", OPTION_TEXT, &dtype, 0, 0},
-        {"--max-shard-size", OPTION_WHOLE, &export.shard_bytes, 1, 0x1p53}, {"--json", OPTION_FLAG, &as_json, 0, 0}, {0}};
+    const struct option_row rows[] = {{"--step", OPTION_WHOLE, &step, 0, OPTION_WHOLE_MOST}, {"--dtype", OPTION_TEXT, &dtype, 0, 0},
+        {"--max-shard-size", OPTION_SIZE, &export.shard_bytes, 1, OPTION_WHOLE_MOST}, {"--json", OPTION_FLAG, &as_json, 0, 0}, {0}};
     int code = options_command(export_usage, rows, words, 2, argc, argv);
     if (code >= 0)
         return code;

@@ -102,7 +102,7 @@ static int check_shape(const struct spec *spec, struct error *err)
         : moe->capacity_factor > 0                        ? "model.moe.capacity_factor: full experts drop tokens by what else is in the batch"
         : moe->eval_capacity_factor > 0                   ? "model.moe.eval_capacity_factor: full experts drop tokens by what else is in the batch"
         : moe->routing == ROUTING_EXPERT_CHOICE           ? "model.moe.routing expert_choice: experts choose among all tokens of a batch"
-        : moe->force_balance                              ? "model.moe.force_balance: tokens go to experts at random"
+        : moe->force_balance                              ? "model.moe.force_balance: tokens take experts in turn, by their place in the batch"
                                                           : NULL;
     return key ? error_set(err, "cannot generate token by token from a model with %s", key) : 0;
 }
@@ -259,6 +259,18 @@ static void release(struct generation *g)
     trained_release(&g->trained);
 }
 
+static int check_options(const struct generation *g, struct error *err)
+{
+    if (!g->prompt && !g->prompt_tokens)
+        return error_set(err, "generate needs something to go on from: --prompt TEXT, or --prompt-tokens N,N,...");
+    if (g->prompt && g->prompt_tokens)
+        return error_set(err, "--prompt and --prompt-tokens are both given: generate goes on from one of them");
+    if (g->sampling.temperature == 0 && (g->sampling.top_k > 0 || g->sampling.top_p < 1))
+        return error_set(err, "%s says what to draw from, and without --temperature nothing is drawn (1: as the model says)",
+            g->sampling.top_k > 0 ? "--top-k" : "--top-p");
+    return 0;
+}
+
 int generate_command(int argc, char **argv)
 {
     const char *words[1];
@@ -268,15 +280,15 @@ int generate_command(int argc, char **argv)
     const struct option_row rows[] = {{"--prompt", OPTION_TEXT, &g.prompt, 0, 0}, {"--prompt-tokens", OPTION_TEXT, &g.prompt_tokens, 0, 0},
         {"--max-tokens", OPTION_WHOLE, &g.max_tokens, 1, 0x1p31}, {"--temperature", OPTION_REAL, &g.sampling.temperature, 0, 1000},
         {"--top-p", OPTION_REAL, &g.sampling.top_p, 0, 1}, {"--top-k", OPTION_WHOLE, &g.sampling.top_k, 0, 0x1p31},
-        {"--seed", OPTION_WHOLE, &seed, 0, 0x1p53}, {"--step", OPTION_WHOLE, &step, 0, 0x1p53}, {"--threads", OPTION_WHOLE, &threads, 1, 4096},
+        {"--seed", OPTION_WHOLE, &seed, 0, OPTION_WHOLE_MOST}, {"--step", OPTION_WHOLE, &step, 0, OPTION_WHOLE_MOST}, {"--threads", OPTION_WHOLE, &threads, 1, 4096},
         {"--json", OPTION_FLAG, &g.as_json, 0, 0}, {0}};
     int code = options_command(generate_usage, rows, words, 1, argc, argv);
     if (code >= 0)
         return code;
     g.sampling.seed = (uint64_t)seed;
     fault_explain();
-    if (!g.prompt == !g.prompt_tokens)
-        code = error_set(&err, "generate takes one of --prompt and --prompt-tokens");
+    if (check_options(&g, &err) != 0)
+        code = -1;
     else
         code = trained_open(&g.trained, words[0], step, &err) == 0 && take_prompt(&g, &err) == 0 ? open_model(&g, threads, &err) : -1;
     if (code != 0) {

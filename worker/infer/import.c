@@ -8,10 +8,12 @@
 #include "worker/weights/hugging_face.h"
 #include "worker/weights/safetensors.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char import_usage[] =
@@ -104,6 +106,23 @@ static int write_out(const struct text *out, const char *file, struct error *err
     return file_write_atomic(file, out->at, out->length, 0644, err);
 }
 
+// A directory without config.json: what it is instead.
+static int check_directory(const char *directory, struct error *err)
+{
+    struct stat info;
+    if (stat(directory, &info) != 0)
+        return error_set(err, "%s: %s", directory, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return error_set(err, "%s: not a directory", directory);
+    if (directory_has(directory, HF_CONFIG_FILE))
+        return 0;
+    if (directory_has(directory, COMPLETE_FILE))
+        return error_set(err, "%s: a checkpoint of a run, which needs no import: `model.from: {path: …}` starts from it", directory);
+    if (directory_has(directory, RUN_FILE))
+        return error_set(err, "%s: a run directory, which needs no import: `model.from: {run: PROJECT/NAME}` starts from its weights", directory);
+    return error_set(err, "%s: no model of transformers: there is no " HF_CONFIG_FILE " in it", directory);
+}
+
 int import_command(int argc, char **argv)
 {
     const char *words[1], *file = NULL, *name;
@@ -119,7 +138,7 @@ int import_command(int argc, char **argv)
     spec_init(&spec);
     text_init(&out, 1 << 20);
     code = EXIT_BAD_INPUT;
-    if (hf_config_read(&spec, &name, directory, &err) == 0 && tensor_set_open(&set, directory, "model", &err) == 0) {
+    if (check_directory(directory, &err) == 0 && hf_config_read(&spec, &name, directory, &err) == 0 && tensor_set_open(&set, directory, "model", &err) == 0) {
         add_preamble(&out, &spec, name, directory);
         add_model(&out, &spec, directory);
         code = write_out(&out, file, &err) == 0 ? EXIT_DONE : EXIT_FAILED;

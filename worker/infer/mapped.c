@@ -1,4 +1,6 @@
 #include "worker/infer/mapped.h"
+#include "schema/record/layout.h"
+#include "worker/infer/options.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -100,8 +102,7 @@ static const void *matrix(void *context, enum param_kind kind, size_t layer, siz
     if (!cell->at[which])
         cell->at[which] = cell->own[which] = converted(mapped, parts, count, &err);
     if (!cell->at[which]) { // it was there when the checkpoint was opened: the file has changed since
-        fprintf(stderr, "switchyard-worker: %s\n", err.text);
-        exit(1);
+        exit(complain(&err, EXIT_FAILED));
     }
     return cell->at[which];
 }

@@ -1,5 +1,6 @@
 #include "worker/infer/options.h"
 #include "schema/record/layout.h"
+#include "schema/spec/spec.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,16 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+// A limit that nobody means (OPTION_WHOLE_MOST) is named only to who is beyond it.
+static int refuse_number(const struct option_row *row, const char *text, bool too_large, struct error *err)
+{
+    if (row->kind == OPTION_SIZE)
+        return error_set(err, "%s wants a size, such as 5GB, 2GiB or a number of bytes, not '%s'", row->name, text);
+    if (row->kind == OPTION_REAL)
+        return error_set(err, "%s wants a number from %.15g to %.15g, not '%s'", row->name, row->least, row->most, text);
+    if (row->most < OPTION_WHOLE_MOST)
+        return error_set(err, "%s wants a whole number from %.0f to %.0f, not '%s'", row->name, row->least, row->most, text);
+    return error_set(err, "%s wants a whole number of at %s %.0f, not '%s'", row->name, too_large ? "most" : "least",
+        too_large ? row->most : row->least, text);
+}
+
 static int take_number(const struct option_row *row, const char *text, struct error *err)
 {
     char *end;
     errno = 0;
     double real = row->kind == OPTION_REAL ? strtod(text, &end) : 0;
-    long long whole = row->kind == OPTION_WHOLE ? strtoll(text, &end, 10) : 0;
+    long long whole = row->kind != OPTION_REAL ? strtoll(text, &end, 10) : 0;
+    int64_t size;
+    if (row->kind == OPTION_SIZE && spec_size(text, &size)) {
+        whole = size;
+        end = strchr(text, '\0');
+    }
     double value = row->kind == OPTION_REAL ? real : (double)whole;
     if (errno || end == text || *end || !(value >= row->least && value <= row->most))
-        return error_set(err, "%s wants a %snumber from %.15g to %.15g, not '%s'", row->name, row->kind == OPTION_WHOLE ? "whole " : "", row->least,
-            row->most, text);
+        return refuse_number(row, text, errno == ERANGE || value > row->most, err);
     if (row->kind == OPTION_REAL)
         *(double *)row->at = real;
     else
@@ -50,7 +68,7 @@ static int take_option(const struct option_row *rows, int argc, char **argv, int
     return used;
 }
 
-int options_read(const struct option_row *rows, const char **words, int count, int argc, char **argv, struct error *err)
+static int read_all(const struct option_row *rows, const char **words, int count, int argc, char **argv, const char *usage, struct error *err)
 {
     int taken = 0;
     bool words_only = false;
@@ -69,7 +87,7 @@ int options_read(const struct option_row *rows, const char **words, int count, i
             words[taken++] = argv[at++];
         }
     }
-    return taken == count ? 0 : error_set(err, "%d of %d words are missing", count - taken, count);
+    return taken == count ? 0 : error_set(err, "%d of %d words are missing: %.*s", count - taken, count, (int)strcspn(usage, "\n"), usage);
 }
 
 int options_command(const char *usage, const struct option_row *rows, const char **words, int count, int argc, char **argv)
@@ -77,17 +95,16 @@ int options_command(const char *usage, const struct option_row *rows, const char
     struct error err = {0};
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            printf("usage: switchyard-worker %s", usage);
+            printf("usage: %s %s", program_invocation_short_name, usage);
             return EXIT_DONE;
         }
-    if (options_read(rows, words, count, argc, argv, &err) == 0)
+    if (read_all(rows, words, count, argc, argv, usage, &err) == 0)
         return -1;
-    fprintf(stderr, "switchyard-worker: %s\nusage: switchyard-worker %s", err.text, usage);
-    return EXIT_BAD_INPUT;
+    return complain(&err, EXIT_BAD_INPUT);
 }
 
 int complain(const struct error *err, int code)
 {
-    fprintf(stderr, "switchyard-worker: %s\n", err->text);
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, err->text);
     return code;
 }

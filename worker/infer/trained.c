@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has(const char *directory, const char *name)
-{
-    char *path = path_join(directory, name);
-    bool there = file_exists(path);
-    free(path);
-    return there;
-}
-
 // One process computes all of the model, whatever the run was laid out for.
 static void lay_out_for_one(struct spec *spec)
 {
@@ -44,7 +36,7 @@ static int open_step(struct trained *trained, const char *directory, int64_t ste
     if (trained->step < 0)
         return error_set(err, "%s: no complete checkpoint in it", directory);
     trained->checkpoint = run_checkpoint_directory(directory, trained->step);
-    if (!has(trained->checkpoint, COMPLETE_FILE))
+    if (!directory_has(trained->checkpoint, COMPLETE_FILE))
         return error_set(err, "%s: no complete checkpoint of step %lld", directory, (long long)step);
     return 0;
 }
@@ -54,7 +46,7 @@ static int open_checkpoint(struct trained *trained, const char *directory, struc
 {
     char *run = path_absolute("../..", directory);
     const char *name = strrchr(directory, '/');
-    int status = has(run, RUN_FILE) ? open_run(trained, run, err)
+    int status = directory_has(run, RUN_FILE) ? open_run(trained, run, err)
                                     : error_set(err, "%s: a checkpoint, but %s/" RUN_FILE ", which says what its model is, is not there", directory, run);
     trained->checkpoint = string_copy(directory);
     trained->step = name && strncmp(name, "/step-", 6) == 0 ? strtoll(name + 6, NULL, 10) : -1;
@@ -98,13 +90,13 @@ int trained_open(struct trained *trained, const char *path, int64_t step, struct
     char *directory = path_absolute(path, NULL);
     *trained = (struct trained){.eod = -1};
     int status;
-    if (has(directory, RUN_FILE))
+    if (directory_has(directory, RUN_FILE))
         status = open_step(trained, directory, step, err);
     else if (step > 0)
         status = error_set(err, "%s: not a run directory, so it has no steps to choose from", directory);
-    else if (has(directory, COMPLETE_FILE))
+    else if (directory_has(directory, COMPLETE_FILE))
         status = open_checkpoint(trained, directory, err);
-    else if (has(directory, HF_CONFIG_FILE))
+    else if (directory_has(directory, HF_CONFIG_FILE))
         status = open_foreign(trained, directory, err);
     else
         status = error_set(err, "%s: neither a run directory (" RUN_FILE "), nor a complete checkpoint (" COMPLETE_FILE

@@ -20,7 +20,7 @@ static int read_identity(struct job *job, const char *path, const char *kind, st
 {
     const char *actual = text_at(job->run, "kind");
     if (!actual || strcmp(actual, kind) != 0)
-        return error_set(err, "%s: kind is \"%s\", expected \"%s\"", path, actual ? actual : "(absent)", kind);
+        return error_set(err, "%s: this is a run of kind \"%s\", and one of kind \"%s\" is needed", path, actual ? actual : "(absent)", kind);
     job->project = text_at(job->run, "project");
     job->name = text_at(job->run, "name");
     job->run_id = text_at(job->run, "run_id");
