@@ -287,14 +287,21 @@ struct json *client_post(struct client *client, const char *path, const struct j
     return ask_once(client, "POST", path, body);
 }
 
-char *client_run_path(struct client *client, const char *run)
+bool client_is_run_name(const char *run)
 {
     const char *slash = strchr(run, '/');
     char *project = slash ? string_format("%.*s", (int)(slash - run), run) : NULL;
+    bool is = target_is_name(slash ? slash + 1 : run) && (!project || target_is_name(project));
+    free(project);
+    return is;
+}
+
+char *client_run_path(struct client *client, const char *run)
+{
     char *path = NULL;
-    if (!target_is_name(slash ? slash + 1 : run) || (project && !target_is_name(project))) {
+    if (!client_is_run_name(run)) {
         fprintf(stderr, "switchyard: '%s' is no name of a run: PROJECT/NAME, or NAME, of letters, digits, '-' and '_'\n", run);
-    } else if (slash) {
+    } else if (strchr(run, '/')) {
         path = string_format("/api/v1/runs/%s", run);
     } else {
         char *short_path = string_format("/api/v1/runs/%s", run);
@@ -304,7 +311,6 @@ char *client_run_path(struct client *client, const char *run)
         js_free(shown);
         free(short_path);
     }
-    free(project);
     return path;
 }
 

@@ -34,6 +34,7 @@ void reply_say(const struct reply *reply); // that sentence on stderr, made harm
 // For commands that ask once: prints any fault on stderr and returns NULL, else the JSON (js_free).
 struct json *client_get(struct client *client, const char *path);
 struct json *client_post(struct client *client, const char *path, const struct json *body);
+bool client_is_run_name(const char *run); // PROJECT/NAME or NAME, by its letters
 // "/api/v1/runs/PROJECT/NAME" of what a person typed ("NAME" where only one run has it); NULL after a sentence on stderr. free()
 char *client_run_path(struct client *client, const char *run);
 // client_open for a command: NULL after the sentence on stderr.

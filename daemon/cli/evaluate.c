@@ -1,5 +1,4 @@
 // `switchyard evaluate RUN`: loss, perplexity and bits per byte of a checkpoint on a split of the run's data.
-#include "daemon/cli/client.h"
 #include "daemon/cli/worker.h"
 
 static int run_evaluate(const struct arguments *arguments)
@@ -12,7 +11,7 @@ static const struct command_option evaluate_options[] = {
     {"batches", 0, "N", false, "so many micro batches (default: the whole split, once)"},
     {"step", 0, "N", false, "of this checkpoint (default: the last complete one)"},
     {"threads", 0, "N", false, "default: every processor"},
-    CLIENT_OPTION_ROWS,
+    MODEL_OPTION_ROWS,
     {0},
 };
 

@@ -1,5 +1,4 @@
 // `switchyard export RUN DIRECTORY`: a checkpoint for Hugging Face's transformers.
-#include "daemon/cli/client.h"
 #include "daemon/cli/worker.h"
 
 static int run_export(const struct arguments *arguments)
@@ -10,8 +9,8 @@ static int run_export(const struct arguments *arguments)
 static const struct command_option export_options[] = {
     {"step", 0, "N", false, "of this checkpoint (default: the last complete one)"},
     {"dtype", 0, "TYPE", false, "fp32 (default: the checkpoint's own bits) or bf16"},
-    {"max-shard-size", 0, "BYTES", false, "cut the weights into files of at most this size (default 5000000000)"},
-    CLIENT_OPTION_ROWS,
+    {"max-shard-size", 0, "SIZE", false, "cut the weights into files of at most this size, as far as tensors allow (default 5GB)"},
+    MODEL_OPTION_ROWS,
     {0},
 };
 
@@ -23,7 +22,7 @@ const struct command command_export = {
     .most = 2,
     .options = export_options,
     .description = "RUN is a run, or a directory: of a run, or a checkpoint. DIRECTORY must not exist; it appears whole or not at all.\n"
-                   "The model becomes a LlamaForCausalLM (dense), MixtralForCausalLM (experts) or OlmoeForCausalLM (experts, model.qk_norm); a shape that\n"
-                   "none of them can express is refused with the keys that are why. Byte tokens get a tokenizer.json.",
+                   "The model becomes a LlamaForCausalLM (dense), MixtralForCausalLM (experts) or OlmoeForCausalLM (experts, model.qk_norm and\n"
+                   "qk_norm_over: projection); a shape that none of them can express is refused with the keys that are why. Byte tokens get a tokenizer.json.",
     .run = run_export,
 };

@@ -1,5 +1,4 @@
 // `switchyard generate RUN --prompt TEXT`: what a trained model says next.
-#include "daemon/cli/client.h"
 #include "daemon/cli/worker.h"
 
 static int run_generate(const struct arguments *arguments)
@@ -12,19 +11,19 @@ static const struct command_option generate_options[] = {
     {"prompt-tokens", 0, "N,N,...", false, "the same as numbers, for any tokenizer; what follows is printed as numbers too"},
     {"max-tokens", 'n', "N", false, "at most so many new tokens (default 128)"},
     {"temperature", 't', "T", false, "0 (default): always the likeliest; 1: as the model says"},
-    {"top-k", 0, "K", false, "draw from the K likeliest"},
-    {"top-p", 0, "P", false, "draw from the likeliest that have the share P together"},
+    {"top-k", 0, "K", false, "with a temperature: draw from the K likeliest"},
+    {"top-p", 0, "P", false, "with a temperature: draw from the likeliest that have the share P together"},
     {"seed", 0, "S", false, "the same tokens for the same seed (default 0)"},
     {"step", 0, "N", false, "of this checkpoint (default: the last complete one)"},
     {"threads", 0, "N", false, "default: every processor"},
-    CLIENT_OPTION_ROWS,
+    MODEL_OPTION_ROWS,
     {0},
 };
 
 const struct command command_generate = {
     .name = "generate",
     .summary = "Let a trained model go on from a prompt",
-    .usage = "RUN",
+    .usage = "RUN --prompt TEXT",
     .least = 1,
     .most = 1,
     .options = generate_options,
