@@ -24,7 +24,7 @@ bool retry_wanted(const struct retry_policy *policy, int64_t used, enum cause ca
 double retry_delay(const struct retry_policy *policy, int64_t used)
 {
     double delay = policy->delay;
-    for (int64_t i = 0; i < used && delay < RETRY_DELAY_MAX; i++)
+    for (int64_t i = 0; i < used && delay > 0 && delay < RETRY_DELAY_MAX; i++)
         delay *= 2;
     return delay < RETRY_DELAY_MAX ? delay : RETRY_DELAY_MAX;
 }
@@ -44,7 +44,7 @@ static bool is_listed(const char *list, const char *name, size_t length)
 
 static void add_node(struct text *list, const char *name, size_t length)
 {
-    if (length == 0 || length > NODE_NAME_MAX || name[0] == '-' || list->length + length + 1 > RETRY_EXCLUDED_MAX ||
+    if (length == 0 || length > NODE_NAME_MAX || name[0] == '-' || name[0] == '.' || list->length + length + 1 > RETRY_EXCLUDED_MAX ||
         is_listed(list->at, name, length))
         return;
     if (list->length)

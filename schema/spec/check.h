@@ -45,4 +45,4 @@ void unknown_key(struct check *check, const struct node *key, const char *sectio
 
 // ---- rules.c, sweep.c ----
 void check_rules(struct check *check);  // what keys demand of each other
-void check_plan_key(struct check *check, const struct field *field, const struct node *node); // sweep, stages, retry
+void check_plan_key(struct check *check, const struct field *field, const struct node *node); // sweep, stages

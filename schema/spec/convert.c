@@ -124,6 +124,15 @@ static bool is_good(const struct check *check, const char *path)
     return !state_of(check, path)->bad;
 }
 
+// What the machines did, not the run: those ends are worth another try whatever is trained.
+static void derive_retry(struct spec_list *on)
+{
+    static const char *const causes[] = {"node_failed", "preempted", "lost"};
+    on->items = allocate(3, sizeof *on->items);
+    for (on->count = 0; on->count < 3; on->count++)
+        on->items[on->count] = string_copy(causes[on->count]);
+}
+
 static void derive(struct check *check)
 {
     struct spec *spec = check->spec;
@@ -146,6 +155,8 @@ static void derive(struct check *check)
         spec->resources.ranks_per_node = spec->resources.gpus_per_node ? spec->resources.gpus_per_node : 1;
     if (!spec->training.learning_rate.total_iterations)
         spec->training.learning_rate.total_iterations = spec->training.iterations;
+    if (spec->retry.limit && !state_of(check, "retry.on")->key)
+        derive_retry(&spec->retry.on);
     if (!state_of(check, "executor")->key && is_good(check, "slurm"))
         spec->executor = spec->slurm.present ? EXECUTOR_SLURM : EXECUTOR_LOCAL;
 }

@@ -389,9 +389,14 @@ const struct field spec_fields[] = {
     {"logging.interval", FIELD_INTEGER, AT(logging.interval), "1", 1, 1e9, .help = "iterations between lines of metrics"},
     {"logging.expert_load", FIELD_BOOLEAN, AT(logging.expert_load), "true", .help = "record how many tokens each expert got"},
 
+    {"retry", FIELD_SECTION, .help = "a run that ends without success is tried again by itself, from its last checkpoint"},
+    {"retry.limit", FIELD_INTEGER, AT(retry.limit), "0", 0, 100, .help = "how often; counted anew when a person retries"},
+    {"retry.on", FIELD_STRINGS, AT(retry.on), .choices = CHOICES("failed", "timed_out", "out_of_memory", "lost", "node_failed", "preempted"),
+        .derived = "node_failed, preempted, lost where `limit` is not 0", .help = "after which ends; nodes that failed are left out"},
+    {"retry.delay", FIELD_DURATION, AT(retry.delay), "30s", 0, 3600, .help = "pause before the first retry; doubles with each, up to an hour"},
+
     {"sweep", FIELD_PLAN, 0, .help = "{grid | zip | list, limit, canary, concurrency}: a run for each of many values"},
     {"stages", FIELD_PLAN, 0, .help = "{NAME: {kind: train | tokenize | check, needs: [NAME, …], keys of its own}}: runs in their order"},
-    {"retry", FIELD_PLAN, 0, .cannot = "retry by itself", .help = "{limit: N, on: [failed, timed_out, out_of_memory, lost]}"},
 };
 const size_t spec_fields_count = sizeof spec_fields / sizeof spec_fields[0];
 

@@ -221,6 +221,7 @@ struct spec {
         struct spec_list accept_changed; // of "data", "schedule", "model"
     } checkpoint;
     struct spec_logging { int64_t interval; bool expert_load; } logging;
+    struct spec_retry { int64_t limit; struct spec_list on; double delay; } retry; // by itself; delay in seconds
 };
 
 // ---- a file of runs ----

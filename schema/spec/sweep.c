@@ -1,4 +1,4 @@
-// Keys that say how runs are made: the shape of `sweep` and `retry`. What comes of a sweep is in trials.c; `stages` in entries.c.
+// Keys that say how runs are made: the shape of `sweep`. What comes of a sweep is in trials.c; `stages` in entries.c.
 #include "schema/spec/sweep.h"
 #include "schema/base/near.h"
 
@@ -241,26 +241,6 @@ size_t sweep_settings(const struct sweep *sweep, size_t trial, struct setting se
     return sweep->axes.count;
 }
 
-// ---- retry ----
-
-static void check_retry(struct check *check, const struct node *retry)
-{
-    static const char *const names[] = {"limit", "on"};
-    static const char *const states[] = {"failed", "timed_out", "out_of_memory", "lost"};
-    double number;
-    for (size_t i = 0; i < retry->count; i++)
-        if (!is_known(retry->keys[i]->text, names, 2))
-            unknown_in(check, retry->keys[i], "retry", names, 2);
-    if (node_get(retry, "limit"))
-        whole_number(check, node_get(retry, "limit"), "retry.limit", 0, 100, &number);
-    const struct node *on = node_get(retry, "on");
-    if (on && on->kind != NODE_LIST)
-        problem_at(check->problems, on, "`retry.on` expects a list of `failed`, `timed_out`, `out_of_memory`, `lost`");
-    for (size_t i = 0; on && on->kind == NODE_LIST && i < on->count; i++)
-        if (on->items[i]->kind != NODE_SCALAR || !is_known(on->items[i]->text, states, 4))
-            problem_at(check->problems, on->items[i], "`retry.on`: one of `failed`, `timed_out`, `out_of_memory`, `lost`");
-}
-
 void check_plan_key(struct check *check, const struct field *field, const struct node *node)
 {
     struct sweep sweep;
@@ -272,6 +252,4 @@ void check_plan_key(struct check *check, const struct field *field, const struct
         value_refuse(check, field, node, NULL);
     else if (strcmp(field->path, "sweep") == 0)
         sweep_read(&sweep, check->problems, check->pool, node, false);
-    else
-        check_retry(check, node);
 }

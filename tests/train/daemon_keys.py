@@ -69,6 +69,24 @@ with Home() as home:
     refusal = home.cli("validate", home.spec(SPEC, "memory.yaml"), "--set", "resources.gpus_per_node=1", "--set", "resources.gpu_memory=100kB", code=2)
     told("resources.gpu_memory", "less than the model needs is refused", "gpu_memory" in refusal.stderr + refusal.stdout, True)
 
+    # A run whose data is spoilt fails in each attempt.
+    broken = home.work / "broken"
+    broken.with_suffix(".bin").write_bytes(b"x")
+    broken.with_suffix(".idx").write_bytes(b"x")
+    spoilt = SPEC.replace("text: corpus.txt", "prefix: broken")
+
+    def retried(name, retry):
+        seen = submit(name, spoilt, "--set", f"retry={retry}", states=("failed",))[2]
+        return seen, [event for event in seen["events"] if event["kind"] == "retry"]
+
+    seen, events = retried("again", "{limit: 2, on: [failed], delay: 1s}")
+    told("retry.limit", "so many more attempts", (len(seen["attempts"]), len(events)), (3, 2))
+    contains("and the last says so", seen["reason"], "after 2 retries")
+    begun = [attempt["started"] for attempt in seen["attempts"]]
+    told("retry.delay", "a pause, twice as long the second time", begun[1] - begun[0] >= 1 and begun[2] - begun[1] >= 2, True)
+    seen, events = retried("other", "{limit: 2, on: [lost, timed_out], delay: 0s}")
+    told("retry.on", "another end is not tried again", (len(seen["attempts"]), len(events)), (1, 0))
+
     def git(*words):
         subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@localhost", "-C", home.work, *words], check=True, capture_output=True)
 

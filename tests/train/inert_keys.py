@@ -63,7 +63,7 @@ ALWAYS = {"training.deterministic": True, "model.moe.grouped_gemm": True}
 # Other values of keys that must be refused: any value but the default will do.
 OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), "boolean": lambda p: not p.get("default", False),
          "integer": lambda p: max(p.get("minimum", 1), 2), "number": lambda p: 0.5, "string": lambda p: "word", "array": lambda p: ["/a:/a"]}
-SPECIAL = {"retry": {"limit": 1}, "preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
+SPECIAL = {"preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
            "slurm.grace": "30s", "slurm.signal": "USR1@60", "hf-jobs.timeout": "1h",
            "image.base": "docker://a/b:1.2",
            "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}

@@ -34,7 +34,8 @@ MEASURED = ("_ms", "_per_second", "_mb", "tflops")
 DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 75
 
 # Keys with which the daemon, not the worker, does something: tests/train/daemon_keys.py shows what.
-DAEMON_KEYS = ["code.path", "code.commit", "environment.variables", "environment.modules", "resources.time_limit", "resources.gpu_memory",
+DAEMON_KEYS = ["retry.limit", "retry.on", "retry.delay", "code.path", "code.commit", "environment.variables",
+               "environment.modules", "resources.time_limit", "resources.gpu_memory",
                "resources.gpus_per_node", "resources.memory", "data.text", "data.document", "data.json_key", "data.prefix", "data.manifest",
                "model.from.run", "model.from.path", "model.from.step", "sweep", "stages"]
 

@@ -224,7 +224,11 @@ static const struct slip rules[] = {
     {"sweep: {grid: {model.layers: [1, 2]}, canari: 3}", "unknown key `canari` in `sweep`; did you mean `canary`?"},
     {"stages: {a: {needs: [b]}}", "`stages.a` needs a `kind`: one of `train`, `tokenize`, `check`"},
     {"stages: {a: {kind: train, needs: [b]}}", "`stages.a.needs`: there is no run or stage `b`"},
-    {"retry: {limit: 101}", "`retry.limit` expects a whole number from 0 to 100"},
+    {"retry: {limit: 101}", "`retry.limit` expects a whole number from 0 to 100, not `101`"},
+    {"retry: {on: [node_fail]}", "`retry.on` expects a list of any of `failed`, `timed_out`, `out_of_memory`, `lost`, `node_failed`, `preempted`, not `node_fail`: did you mean `node_failed`?"},
+    {"retry: {delay: 3601s}", "`retry.delay` expects a time with its unit, such as 30m or 1h30m, not `3601s`: out of range"},
+    {"retry: {limits: 1}", "unknown key `limits` in `retry`; did you mean `limit`?"},
+    {"retry: {limit: 2, on: [failed, preempted], delay: 10s}", NULL},
 };
 
 static void test_rules(void **state)

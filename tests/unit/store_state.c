@@ -157,6 +157,106 @@ static void test_changes(void **context)
     state_close(state);
 }
 
+struct heads {
+    int64_t ids[8];
+    size_t count;
+    struct run_head last;
+    char excluded[32];
+};
+
+static void take_head(void *context, const struct run_head *head)
+{
+    struct heads *heads = context;
+    heads->ids[heads->count++] = head->id;
+    heads->last = *head;
+    snprintf(heads->excluded, sizeof heads->excluded, "%s", head->excluded ? head->excluded : "none");
+}
+
+static void test_alive(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    int64_t first = add_run(state, "p", "moe-", 1, "moe-1"), second = add_run(state, "p", "moe-", 2, "moe-2");
+    int64_t third = add_run(state, "p", "moe-", 3, "moe-3");
+    struct needed_run needed;
+    assert_int_equal(state_need_open(state, third, &needed, &err), 1);
+    assert_fine(state_add_need(state, third, first, &err), err);
+    assert_fine(state_add_need(state, third, second, &err), err);
+    assert_int_equal(state_need_open(state, third, &needed, &err), 0);
+    assert_true(strcmp(needed.name, "moe-1") == 0 && needed.state == RUN_CREATED && !needed.reason[0]);
+    assert_fine(state_change(state, first, RUN_SUCCEEDED, NULL, "daemon", &err), err);
+    assert_int_equal(state_need_open(state, third, &needed, &err), 0);
+    assert_string_equal(needed.name, "moe-2");
+    assert_fine(state_change(state, first, RUN_QUEUED, NULL, "daemon", &err), err);
+    assert_fine(state_change(state, second, RUN_LOST, "power", "daemon", &err), err); // what has failed comes before what is waited for
+    assert_int_equal(state_need_open(state, third, &needed, &err), 0);
+    assert_true(strcmp(needed.name, "moe-2") == 0 && needed.state == RUN_LOST && strcmp(needed.reason, "power") == 0);
+    assert_fine(state_set_retry(state, third, 2, 12.5, "n1,n2", &err), err);
+    assert_fine(state_set_reason(state, third, "because", &err), err);
+    struct heads heads = {0};
+    assert_fine(state_each_alive(state, take_head, &heads, &err), err);
+    assert_true(heads.count == 2 && heads.ids[0] == first && heads.ids[1] == third && state_count_alive(state) == 2);
+    assert_true(heads.last.retries == 2 && heads.last.retry_at == 12.5 && strcmp(heads.excluded, "n1,n2") == 0);
+    struct run_row row;
+    assert_int_equal(state_get_run(state, third, &row, &err), 0);
+    assert_true(row.retries == 2 && strcmp(row.excluded, "n1,n2") == 0 && strcmp(row.reason, "because") == 0);
+    run_row_release(&row);
+    struct json *events = state_events(state, third, &err);
+    assert_int_equal(js_count(events), 1); // a reason alone is no event
+    js_free(events);
+    state_close(state);
+}
+
+static void test_done_before(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    int64_t run = add_run(state, "p", "moe-", 1, "moe-1");
+    struct attempt_row first = {.run = run, .number = 1, .code = 0};
+    assert_fine(state_put_attempt(state, &first, &err), err);
+    assert_int_equal(state_done_before(state, run, 2, &err), 0); // it is still open
+    first.ended = 5;
+    assert_fine(state_put_attempt(state, &first, &err), err);
+    assert_int_equal(state_done_before(state, run, 1, &err), 0);
+    assert_int_equal(state_done_before(state, run, 2, &err), 1);
+    first.code = 75;
+    assert_fine(state_put_attempt(state, &first, &err), err);
+    assert_int_equal(state_done_before(state, run, 2, &err), 0);
+    state_close(state);
+}
+
+extern const char switchyard_sql[];
+
+// A file of version 1 is taken over, and attempts that newer ones took over from are closed.
+static void test_from_version_1(void **context)
+{
+    struct error err;
+    struct sql *sql;
+    char *path = in_folder(context, "old.db");
+    assert_fine(sql_open(&sql, path, &(struct sql_options){.create = true}, &err), err);
+    assert_fine(sql_script(sql, switchyard_sql, &err), err);
+    assert_fine(sql_script(sql,
+        "INSERT INTO runs(project, name, run_id, kind, state, created, attempt) VALUES ('p', 'moe-1', 'x', 'train', 'running', 1, 2);"
+        "INSERT INTO attempts VALUES (1, 1, '7', 1, 'running', 10, 0, -1, 0, 5, 6), (1, 2, '8', 1, 'running', 20, 0, -1, 0, 7, 8);"
+        "PRAGMA user_version=1", &err), err);
+    sql_close(sql);
+    struct state *state = NULL;
+    assert_fine(state_open(&state, path, &err), err);
+    struct attempt_row first, second;
+    assert_int_equal(state_get_attempt(state, 1, 1, &first, &err), 0);
+    assert_int_equal(state_get_attempt(state, 1, 2, &second, &err), 0);
+    assert_true(strcmp(first.state, "superseded") == 0 && first.ended == 10 && first.ingest_offset == 5);
+    assert_true(strcmp(second.state, "running") == 0 && second.ended == 0);
+    attempt_row_release(&first);
+    attempt_row_release(&second);
+    struct run_row row;
+    assert_int_equal(state_get_run(state, 1, &row, &err), 0);
+    assert_true(row.retries == 0 && row.retry_at == 0 && !row.excluded);
+    run_row_release(&row);
+    state_close(state);
+    free(path);
+}
+
 static void test_history(void **context)
 {
     struct state *state = open_state(context);
@@ -434,6 +534,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_names, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_row, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_changes, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_alive, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_done_before, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_from_version_1, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_history, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_batches, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_refusals, make_folder, remove_folder),
