@@ -1,9 +1,30 @@
 // `switchyard ls`: the runs, newest first.
 #include "daemon/cli/client.h"
+#include "daemon/cli/swept.h"
 #include "daemon/cli/view.h"
 #include "daemon/serve/target.h"
 
 #include <stdlib.h>
+
+// One row for each value of a swept key. false, with a sentence, where no run's sweep has it.
+static bool show_groups(const struct json *runs, const char *key, bool as_json)
+{
+    struct json *groups = swept_groups(runs, key);
+    if (!groups) {
+        usage_error("no run here was swept over '%s': `ls` shows what they were, in the columns behind their names", key);
+        return false;
+    }
+    if (as_json) {
+        struct json *answer = js_object();
+        js_set(answer, "groups", js_keep(groups));
+        print_json(answer);
+        js_free(answer);
+    } else {
+        swept_show_groups(stdout, groups);
+    }
+    js_free(groups);
+    return true;
+}
 
 static int run_ls(const struct arguments *arguments)
 {
@@ -16,7 +37,11 @@ static int run_ls(const struct arguments *arguments)
     char *path = project ? string_format("/api/v1/runs?project=%s", project) : string_copy("/api/v1/runs");
     struct json *answer = client_get(client, path);
     free(path);
-    if (answer && argument_flag(arguments, "json"))
+    const char *group = argument_value(arguments, "group", NULL);
+    int code = answer ? CLI_DONE : CLI_NO_DAEMON;
+    if (answer && group)
+        code = show_groups(js_get(answer, "runs"), group, argument_flag(arguments, "json")) ? CLI_DONE : CLI_USAGE;
+    else if (answer && argument_flag(arguments, "json"))
         print_json(answer);
     else if (answer && js_count(js_get(answer, "runs")) == 0)
         fprintf(stderr, "no runs%s%s yet: `switchyard submit SPEC` makes some\n", project ? " of project " : "", project ? project : "");
@@ -24,11 +49,12 @@ static int run_ls(const struct arguments *arguments)
         view_runs(stdout, js_get(answer, "runs"));
     client_close(client);
     js_free(answer);
-    return answer ? CLI_DONE : CLI_NO_DAEMON;
+    return code;
 }
 
 static const struct command_option ls_options[] = {
     {"project", 'p', "NAME", false, "only the runs of this project"},
+    {"group", 'g', "KEY", false, "one row for each value of a swept key (its path, or its last word): mean and range"},
     CLIENT_OPTION_ROWS,
     {0},
 };

@@ -1,6 +1,7 @@
 // `switchyard report PROJECT`: what a project's runs came to, those together that differ in their seed only.
 #include "daemon/cli/client.h"
 #include "daemon/cli/format.h"
+#include "daemon/cli/swept.h"
 #include "daemon/cli/table.h"
 #include "daemon/cli/view.h"
 #include "daemon/serve/target.h"
@@ -24,16 +25,30 @@ static const char *spread(char text[static 2 * FORMAT_MAX], const struct json *g
     return text;
 }
 
-static void add_group(struct table *table, const struct json *group)
+// The columns behind the name: what sweeps vary among these groups. group NULL: the headings.
+static void add_swept(struct table *table, const struct json *keys, const struct json *group)
+{
+    for (size_t i = 0; i < js_count(keys); i++) {
+        const char *key = js_string_of(js_at(keys, i), "");
+        char *value = group ? swept_value(group, key) : string_copy(swept_word(key));
+        table_cell(table, value);
+        free(value);
+    }
+}
+
+static void add_group(struct table *table, const struct json *group, const struct json *keys)
 {
     char validation[2 * FORMAT_MAX], rate[2 * FORMAT_MAX], balance[2 * FORMAT_MAX], busiest[2 * FORMAT_MAX], dropped[2 * FORMAT_MAX];
     const struct json *parameters = js_get(group, "parameters");
     char *total = view_value(js_get(parameters, "total")), *active = view_value(js_get(parameters, "active"));
     char *runs = string_format("%zu", js_count(js_get(group, "runs")));
-    const char *cells[] = {js_string_of(js_get(group, "name"), "?"), runs, total, active, spread(validation, group, "validation_loss", 4),
+    const char *cells[] = {runs, total, active, spread(validation, group, "validation_loss", 4),
         spread(rate, group, "tokens_per_second", 0), spread(balance, group, "load_balancing_loss", 3),
         spread(busiest, group, "busiest_expert", 2), spread(dropped, group, "tokens_dropped", 4)};
-    table_row(table, cells);
+    table_cell(table, js_string_of(js_get(group, "name"), "?"));
+    add_swept(table, keys, group);
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        table_cell(table, cells[i]);
     free(total);
     free(active);
     free(runs);
@@ -42,18 +57,25 @@ static void add_group(struct table *table, const struct json *group)
 static void print_report(const struct json *report, bool markdown)
 {
     static const char *const heading[] = {
-        "", "runs", "parameters", "active", "validation loss", "tokens/s", "balance loss", "busiest expert", "tokens dropped"};
+        "runs", "parameters", "active", "validation loss", "tokens/s", "balance loss", "busiest expert", "tokens dropped"};
     const struct json *groups = js_get(report, "groups"), *left_out = js_get(report, "left_out");
     struct table table;
-    table_init(&table, "lrrrrrrrr");
-    table_row(&table, heading);
+    struct json *keys = swept_keys(groups);
+    char *align = string_format("l%.*s%s", (int)js_count(keys), "rrrrrrrr", "rrrrrrrr");
+    table_init(&table, align);
+    table_cell(&table, "");
+    add_swept(&table, keys, NULL);
+    for (size_t i = 0; i < sizeof heading / sizeof *heading; i++)
+        table_cell(&table, heading[i]);
     for (size_t i = 0; i < js_count(groups); i++)
-        add_group(&table, js_at(groups, i));
+        add_group(&table, js_at(groups, i), keys);
     if (markdown)
         table_print_markdown(&table, stdout);
     else
         table_print(&table, stdout, 0);
     table_release(&table);
+    free(align);
+    js_free(keys);
     for (size_t i = 0; i < js_count(left_out); i++)
         fprintf(stderr, "left out: %s, which is %s\n", js_string_of(js_get(js_at(left_out, i), "name"), "?"),
             js_string_of(js_get(js_at(left_out, i), "state"), "?"));

@@ -1,5 +1,6 @@
 #include "daemon/cli/view.h"
 #include "daemon/cli/format.h"
+#include "daemon/cli/swept.h"
 #include "daemon/cli/table.h"
 
 #include <math.h>
@@ -51,26 +52,48 @@ static const char *number(char out[FORMAT_MAX], const struct json *run, const ch
     return js_kind(value) == JSON_KIND_NULL ? NULL : format(out, js_real_of(value, NAN));
 }
 
+// The columns behind the name: what sweeps vary among these runs.
+static void add_swept(struct table *table, const struct json *keys, const struct json *run)
+{
+    for (size_t i = 0; i < js_count(keys); i++) {
+        const char *key = js_string_of(js_at(keys, i), "");
+        char *value = run ? swept_value(run, key) : string_copy(swept_word(key));
+        table_cell(table, value);
+        free(value);
+    }
+}
+
 void view_runs(FILE *out, const struct json *runs)
 {
-    static const char *const heading[] = {"RUN", "STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT"};
+    static const char *const heading[] = {"STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT"};
+    enum { HEADING = sizeof heading / sizeof *heading };
+    struct json *keys = swept_keys(runs);
     struct table table;
-    table_init(&table, "llrrrrrl");
-    table_row(&table, heading);
+    char *align = string_format("l%.*s%s", (int)js_count(keys), "rrrrrrrr", "lrrrrrl");
+    table_init(&table, align);
+    table_cell(&table, "RUN");
+    add_swept(&table, keys, NULL);
+    for (size_t i = 0; i < HEADING; i++)
+        table_cell(&table, heading[i]);
     for (size_t i = 0; i < js_count(runs); i++) {
         const struct json *run = js_at(runs, i);
         char loss[FORMAT_MAX], validation[FORMAT_MAX], rate[FORMAT_MAX], eta[FORMAT_MAX];
         char *name = view_run_name(run), *step = step_of(run), *commit = commit_of(run);
-        const char *cells[] = {name, js_string_of(js_get(run, "state"), "?"), step, number(loss, run, "loss", format_short),
+        const char *cells[HEADING] = {js_string_of(js_get(run, "state"), "?"), step, number(loss, run, "loss", format_short),
             number(validation, run, "validation_loss", format_short), number(rate, run, "tokens_per_second", format_rate),
             number(eta, run, "eta_seconds", format_seconds), commit};
-        table_row(&table, cells);
+        table_cell(&table, name);
+        add_swept(&table, keys, run);
+        for (size_t j = 0; j < HEADING; j++)
+            table_cell(&table, cells[j]);
         free(name);
         free(step);
         free(commit);
     }
     table_print(&table, out, 0);
     table_release(&table);
+    free(align);
+    js_free(keys);
 }
 
 static void add_metric(struct table *table, const char *name, const struct json *row)

@@ -51,7 +51,7 @@ void daemon_metrics(struct daemon *daemon, const char *run, const char *const *n
 //  "predicted": [{"name","a","b","measured_a","measured_b","unit"}], "same_data": true|false|null (sample hashes of common steps), "facts":
 //  {code, image, data: same or both}}
 void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct answer *answer);
-// {"project", "groups": [{"name", "runs": [names], "seeds": […], "parameters": {total, active}, "metrics": {name: {"mean","least","most"}|null}}],
+// {"project", "groups": [{"name", "sweep": {key: value}|null, "runs": [names], "seeds": […], "parameters": {total, active}, "metrics": {name: {"mean","least","most"}|null}}],
 //  "left_out": [{"name","state"}]}: succeeded runs, those together that differ in name and seed only; oldest first
 void daemon_report(struct daemon *daemon, const char *project, struct answer *answer);
 void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer); // 202

@@ -18,6 +18,7 @@ enum { LAST = sizeof last_values / sizeof *last_values, MEDIANS = sizeof medians
 struct group {
     struct json *key;   // the spec without name and seed
     struct json *title, *parameters, *runs, *seeds;
+    struct json *sweep; // the swept keys that they share, all but the seed; null where they are no trials
     struct spread spreads[SPREADS];
 };
 
@@ -46,6 +47,23 @@ static struct json *key_of(const struct run_row *row)
     return key;
 }
 
+// Of a trial: the name that it shares with the others, and what it was swept over but for the seed.
+static void name_group(struct daemon *daemon, struct group *group, const struct run_row *row)
+{
+    struct trial_row trial;
+    group->sweep = js_null();
+    if (state_get_trial(daemon->state, row->id, &trial, NULL) != 0) {
+        group->title = js_copy(js_get(row->spec, "name"));
+        return;
+    }
+    group->title = js_string(trial.entry);
+    if (trial.sweep) {
+        js_free(group->sweep);
+        group->sweep = trial.sweep;
+        js_remove(group->sweep, "training.seed");
+    }
+}
+
 static struct group *group_of(struct report *report, const struct run_row *row)
 {
     struct json *key = key_of(row);
@@ -57,8 +75,8 @@ static struct group *group_of(struct report *report, const struct run_row *row)
     report->groups = reallocate(report->groups, report->count + 1, sizeof *report->groups);
     struct group *group = &report->groups[report->count++];
     const struct json *parameters = js_get(row->plan, "parameters");
-    *group = (struct group){.key = key, .title = js_copy(js_get(row->spec, "name")), .runs = js_array(), .seeds = js_array(),
-        .parameters = parameters ? js_copy(parameters) : js_null()};
+    *group = (struct group){.key = key, .runs = js_array(), .seeds = js_array(), .parameters = parameters ? js_copy(parameters) : js_null()};
+    name_group(report->daemon, group, row);
     return group;
 }
 
@@ -119,6 +137,7 @@ static struct json *group_json(const struct group *group)
 {
     struct json *object = js_object(), *metrics = js_object();
     js_set(object, "name", group->title);
+    js_set(object, "sweep", group->sweep);
     js_set(object, "runs", group->runs);
     js_set(object, "seeds", group->seeds);
     js_set(object, "parameters", group->parameters);

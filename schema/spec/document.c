@@ -82,7 +82,7 @@ void spec_schema_markdown(struct text *out)
     text_add(out, "# Keys of a spec\n\n"
                   "A spec is one YAML 1.2 document. `runs:` maps names to overlays on the rest of the file; in an overlay `null` removes a key.\n"
                   "`base: other.yaml` inherits from another spec. Relative paths start at the spec's directory. `${NAME}` in a string or in `base` is the\n"
-                  "environment variable NAME; `$$` is a dollar sign. A key that this build cannot run yet is checked and planned, and refused by\n"
+                  "environment variable NAME; `$$` is a dollar sign. `sweep:` makes a run for each of many values, `stages:` orders runs. A key that this build cannot run yet is checked and planned, and refused by\n"
                   "`run` and `submit`.\n");
     add_section(out, NULL);
     for (size_t i = 0; i < spec_fields_count; i++)

@@ -60,9 +60,33 @@ def canary_and_places(home):
     assert all(when[name][0] >= when[trains[0]][1] for name in trains[1:]), when
     most = max(sum(begin <= at < end for begin, end in when.values()) for at, _ in when.values())
     assert most <= 2, (most, when)
+    groups(home, trains, runs)
     # Never as many at once by chance only: a run that had to wait says for what.
     waited = [event["reason"] for name in trains for event in home.json("show", f"tiny/{name}")["events"] if event["reason"]]
     assert any("waits for one of the sweep's 2 places" in reason or "of this machine's" in reason for reason in waited), waited
+
+
+def groups(home, trains, runs):
+    """`ls` has a column for each key that differs; --group makes one row of each value; `report` puts seeds together."""
+    lines = home.cli("ls", "-p", "tiny").stdout.splitlines()
+    assert lines[0].split()[:4] == ["RUN", "peak", "seed", "STATE"], lines[0]
+    row = next(line.split() for line in lines if line.startswith("tiny/dense-peak25e-4-seed2-1"))
+    assert row[1:4] == ["0.0025", "2", "succeeded"], row
+    assert next(line.split() for line in lines if line.startswith("tiny/tokenize-1"))[1:4] == ["-", "-", "succeeded"], lines
+    told = home.json("ls", "-p", "tiny", "--group", "peak")["groups"]
+    assert [(group["value"], len(group["runs"]), group["states"]) for group in told] == [(1e-3, 3, {"succeeded": 3}), (2.5e-3, 3, {"succeeded": 3})], told
+    losses = [runs[name]["loss"] for name in trains[:3]]
+    spread = told[0]["loss"]
+    assert (spread["least"], spread["most"], spread["count"]) == (min(losses), max(losses), 3) and abs(spread["mean"] - sum(losses) / 3) < 1e-9, spread
+    assert home.json("ls", "--group", "training.learning_rate.peak")["groups"] == told
+    table = home.cli("ls", "--group", "seed").stdout.splitlines()
+    assert len(table) == 4 and table[0].split()[:3] == ["SWEEP", "seed", "RUNS"] and "2 succeeded" in table[1], table
+    refused = home.run("ls", "--group", "layers")
+    assert refused.returncode == 2 and "no run here was swept over 'layers'" in refused.stderr, refused.stderr
+    report = home.json("report", "tiny")["groups"]
+    assert [(group["name"], group["sweep"], group["seeds"]) for group in report] == [
+        ("dense", {"training.learning_rate.peak": peak}, [1, 2, 3]) for peak in (1e-3, 2.5e-3)], report
+    assert home.cli("report", "tiny").stdout.splitlines()[0].split()[:2] == ["peak", "runs"]
 
 
 def a_dead_canary(home):
