@@ -29,8 +29,8 @@ int submission_load(struct spec_file *file, const struct arguments *arguments)
     const char *name = argument_value(arguments, "name", NULL);
     if (code == CLI_DONE && name && file->count != 1)
         code = usage_error("--name names one run, and this spec has %zu: choose one with --run", file->count);
-    else if (code == CLI_DONE && name && !target_is_name(name))
-        code = usage_error("'%s' is no name for a run: letters, digits, '-' and '_', at most 64", name);
+    else if (code == CLI_DONE && name && (!target_is_name(name) || *name == '-'))
+        code = usage_error("'%s' is no name for a run: letters, digits, '_' and (not first) '-', at most 64", name);
     if (code == CLI_DONE && file->count > RUNS_UNASKED && !argument_flag(arguments, "yes"))
         code = require_yes(file);
     return code;

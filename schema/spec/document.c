@@ -185,7 +185,7 @@ static struct json *describe(const struct field *field, const struct json *defau
     if (field->type == FIELD_INTEGER || field->type == FIELD_NUMBER)
         set_range(schema, field);
     if (field->type == FIELD_NAME)
-        js_set(schema, "pattern", js_string("^[A-Za-z0-9_-]{1,64}$"));
+        js_set(schema, "pattern", js_string("^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"));
     if (field->type == FIELD_STRINGS)
         set_items(schema, "string");
     if (field->type == FIELD_STRINGS && field->choices)

@@ -39,7 +39,8 @@ static void read_entry(struct spec_file *file, const struct node *key, const str
     struct spec_book *book = file->book;
     const char *where = stage ? "stages" : "runs";
     if (!name_is_valid(key->text)) {
-        problem_at(&book->problems, key, "`%s`: `%.80s` is no name of 1 to 64 letters, digits, `_` and `-`", where, key->text);
+        problem_at(&book->problems, key, "`%s`: `%.80s` is no name of 1 to 64 letters, digits, `_` and `-`%s", where, key->text,
+            *key->text == '-' ? ": commands would take it for an option" : "");
     } else if (overlay->kind != NODE_MAP) {
         if (stage)
             problem_at(&book->problems, overlay, "`stages.%s` expects {kind: …, needs: […]} and keys of its own", key->text);

@@ -9,7 +9,7 @@ enum field_type {
     FIELD_STRING,    // char *; ${VAR} is replaced
     FIELD_PATH,      // char *; absolute once resolved
     FIELD_TOKENIZER, // char *; "byte" or a path
-    FIELD_NAME,      // char *; [A-Za-z0-9_-]{1,64}
+    FIELD_NAME,      // char *; [A-Za-z0-9_-]{1,64}, not '-' first
     FIELD_WORD,      // char *; one of choices
     FIELD_INTEGER,   // int64_t
     FIELD_NUMBER,    // double

@@ -218,6 +218,8 @@ static char *stem_of(const char *path)
     for (char *at = stem; *at; at++)
         if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-", *at))
             *at = '-';
+    if (*stem == '-') // a name that begins so would be an option to every command
+        *stem = '_';
     return stem;
 }
 

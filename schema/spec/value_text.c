@@ -64,7 +64,7 @@ char *value_expand(struct problems *problems, const struct node *node)
 bool name_is_valid(const char *name)
 {
     size_t length = strlen(name);
-    return length >= 1 && length <= 64 &&
+    return length >= 1 && length <= 64 && *name != '-' &&
         strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == length;
 }
 
@@ -121,8 +121,9 @@ static bool convert_string(struct check *check, const struct field *field, const
         return value_refuse(check, field, node, why);
     }
     if (field->type == FIELD_NAME && !name_is_valid(string)) {
+        bool option = *string == '-';
         free(string);
-        return value_refuse(check, field, node, NULL);
+        return value_refuse(check, field, node, option ? "commands would take it for an option, for its `-`" : NULL);
     }
     return store(check, field, string);
 }

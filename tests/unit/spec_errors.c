@@ -61,6 +61,8 @@ static const struct slip slips[] = {
     {"preflight: {alltoall: {at_least: 90}}", "`preflight.alltoall.at_least` expects a share, such as 90% or 0.9, not `90`: 90% is 0.9"},
     {"preflight: {alltoall: {at_least: 120%}}", "`preflight.alltoall.at_least` expects a share, such as 90% or 0.9, not `120%`: more than 100% or less than 0%"},
     {"project: a b", "`project` expects a name of 1 to 64 letters, digits, `_` and `-`, not `a b`"},
+    {"project: -x", "`project` expects a name of 1 to 64 letters, digits, `_` and `-`, not `-x`: commands would take it for an option, for its `-`"},
+    {"project: x-", NULL},
     {"project: ../x", "`project` expects a name of 1 to 64 letters, digits, `_` and `-`, not `../x`"},
     {"project: 12345", NULL},
     {"project: registry-a", "`project` may not begin with `registry-`: Trackio keeps such names for itself"},

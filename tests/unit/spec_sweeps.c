@@ -249,6 +249,8 @@ static const struct { const char *lines, *expected; } faults[] = {
     {"runs: {a: {sweep: {grid: {data.split: [[90, 10, 0]]}}}, a-1: {}}", "`sweep`: trial `a-1` would have the name of another run: rename that one"},
     {"stages: 3", "`stages` expects a map of 1 to 64 names to stages, such as `tokens: {kind: tokenize}`"},
     {"stages: {a b: {kind: train}}", "`stages`: `a b` is no name of 1 to 64 letters, digits, `_` and `-`"},
+    {"stages: {-a: {kind: train}}", "`stages`: `-a` is no name of 1 to 64 letters, digits, `_` and `-`: commands would take it for an option"},
+    {"runs: {-a: {}}", "`runs`: `-a` is no name of 1 to 64 letters, digits, `_` and `-`: commands would take it for an option"},
     {"stages: {a: 3}", "`stages.a` expects {kind: …, needs: […]} and keys of its own"},
     {"stages: {a: {kind: sleep}}", "`stages.a.kind` expects one of `train`, `tokenize`, `check`"},
     {"stages: {a: {kind: train}}\nruns: {a: {}}", "`a` is in `runs` and in `stages`: a name stands for one of them"},

@@ -229,6 +229,13 @@ static void test_only_run_is_named_after_the_file(void **state)
     assert_null(file.runs[0].spec.question);
     assert_string_equal(file.runs[0].spec.code.path, here);
     spec_file_release(&file);
+    static const char *const odd[] = {"-x.yaml", ".hidden"}; // what commands would take for an option is no name
+    for (size_t k = 0; k < 2; k++) {
+        write_text(odd[k], GOOD_SPEC);
+        assert_int_equal(spec_file_load(&file, odd[k], NULL, 0, NULL, 0), 0);
+        assert_string_equal(file.runs[0].spec.name, k ? "_hidden" : "_x");
+        spec_file_release(&file);
+    }
 }
 
 // ---- options and choice of runs ----
