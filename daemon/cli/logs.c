@@ -71,6 +71,26 @@ static enum piece print_piece(struct follow *follow, struct tail *tail, struct r
     return reply->text.length ? PIECE_SOME : PIECE_NONE;
 }
 
+// Why there is no such log. Where the run never came to that attempt, this says so; the rest the daemon has said.
+static void say_refusal(struct follow *follow, const struct reply *refusal)
+{
+    struct error err = {0};
+    struct reply reply;
+    bool known = client_ask(follow->client, "GET", follow->path, NULL, &reply, &err) == 0 && reply.status == 200 && reply.json;
+    int64_t attempts = known ? js_integer_of(js_get(reply.json, "attempt"), 0) : 0;
+    const char *name = follow->path + strlen("/api/v1/runs/");
+    if (known && attempts == 0) {
+        char *reason = clean_line(js_string_of(js_get(reply.json, "reason"), ""));
+        fprintf(stderr, "switchyard: %s has no logs, for it %s: %s\n", name, view_ended(reply.json) ? "never began" : "has not begun", reason);
+        free(reason);
+    } else if (known && follow->attempt > attempts) {
+        fprintf(stderr, "switchyard: %s has no attempt %lld: its last is attempt %lld\n", name, follow->attempt, (long long)attempts);
+    } else {
+        reply_say(refusal);
+    }
+    reply_release(&reply);
+}
+
 // All that one stream has by now. Says why it is refused only where it is asked to.
 static enum piece print_tail(struct follow *follow, struct tail *tail, bool say)
 {
@@ -78,7 +98,7 @@ static enum piece print_tail(struct follow *follow, struct tail *tail, bool say)
         struct reply reply;
         enum piece piece = print_piece(follow, tail, &reply);
         if (piece == PIECE_REFUSED && say)
-            reply_say(&reply);
+            say_refusal(follow, &reply);
         reply_release(&reply);
         if (piece != PIECE_SOME || client_interrupts)
             return piece;
@@ -143,7 +163,7 @@ static int fetch_tail(struct follow *follow, struct tail *tail, struct text *tex
             fprintf(stderr, "switchyard: %s\n", err.text);
             code = CLI_NO_DAEMON;
         } else if (reply.status != 200) {
-            reply_say(&reply);
+            say_refusal(follow, &reply);
             code = CLI_NO_DAEMON;
         } else {
             text_add_bytes(text, reply.text.at, reply.text.length);

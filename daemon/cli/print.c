@@ -52,5 +52,5 @@ void print_overview(void)
     for (size_t i = 0; i < commands_count; i++)
         printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
     printf("\n`switchyard help COMMAND` or `switchyard COMMAND --help` shows one of them.\n"
-           "Exit codes: 0 done, 1 a run did not succeed, 2 wrong usage or a bad spec, 3 no daemon or it refused, 130 interrupted.\n");
+           "Exit codes: 0 done, 1 a run did not succeed (or a model could not be written), 2 wrong usage or a bad spec, 3 no daemon or it refused, 130 interrupted.\n");
 }

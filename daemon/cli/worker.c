@@ -58,6 +58,8 @@ static char *directory_of(const struct arguments *arguments, const char *run, in
     }
     *code = CLI_NO_DAEMON;
     struct client *client = client_for(arguments);
+    if (!client)
+        fprintf(stderr, "switchyard: without a daemon, %s takes a directory: a run's, or a checkpoint\n", arguments->command->name);
     char *path = client ? client_run_path(client, run) : NULL, *directory = NULL;
     struct json *answer = path ? client_get(client, path) : NULL;
     if (answer) {
