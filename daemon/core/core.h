@@ -34,7 +34,6 @@ enum {
 #define CANCEL_GRACE 10.0  // seconds between asking a job to stop and killing it
 #define TIME_LIMIT_GRACE 30.0
 #define SCHEDULER_GRACE 60.0 // for a scheduler's job whose spec does not say
-#define BEAT_SAME 1e-3 // heartbeats whose times differ by less are one and the same
 #define REASON_PAUSE 60.0 // a run in a scheduler's queue: changes of its reason within so many seconds of the last are no events
 
 // What of a run's spec the tick acts on; it never changes but when a person retries.
@@ -54,7 +53,7 @@ struct watch {
     double directory_seen;                                // when the attempt's directory was first seen
     double reason_said;                                   // when a change of reason alone was last an event
     double ran;                                           // seconds that it had run when it was last seen alive; 0: not known
-    double beat, beat_seen;                               // the last heartbeat's own time; when it was seen (steady)
+    struct pulse pulse;                                   // the last heartbeat
     bool announced;                                       // in Trackio
     int64_t ingest_attempt;                               // first attempt whose records may still grow
     int64_t malformed_attempt;                            // attempt for which the one event about malformed lines has been made

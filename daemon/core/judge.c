@@ -2,6 +2,7 @@
 #include "schema/record/layout.h"
 
 #include <assert.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -292,6 +293,18 @@ static void judge_done_before(struct judgement *judgement, const struct witnesse
         decide(judgement, RUN_SUCCEEDED, "exit record", "finished with exit code 0, and started once more for nothing");
     else
         decide(judgement, RUN_FINISHING, "exit record", "finished with exit code 0; it was started once more, which is being ended");
+}
+
+double pulse_age(struct pulse *pulse, double time, double wall, double steady)
+{
+    if (!isfinite(time))
+        return INFINITY;
+    if (pulse->time == 0)
+        pulse->seen = wall > time ? steady - (wall - time) : steady;
+    else if (time != pulse->time)
+        pulse->seen = steady;
+    pulse->time = time;
+    return steady - pulse->seen;
 }
 
 void judge(struct judgement *judgement, const struct witnesses *w)

@@ -65,6 +65,15 @@ struct witnesses {
     const char *last_words; // last lines of stderr; may be NULL
 };
 
+// A heartbeat as it was last seen. Seconds.
+struct pulse {
+    double time; // its own, by the clock of the machine that wrote it; 0: none yet
+    double seen; // when it was first seen, by our steady clock
+};
+// Seconds since the heartbeat last changed (INFINITY: none), by our steady clock: the time in it is another clock's, which may be set, on this
+// machine or on a node. Only of the first one that is seen the age by wall clocks is believed, as far as it can be true. time NAN: unreadable.
+double pulse_age(struct pulse *pulse, double time, double wall, double steady);
+
 struct judgement {
     enum run_state to;   // equal to witnesses.state: nothing changes, but perhaps the reason
     bool requeue;        // goes back to our queue, to be continued

@@ -25,22 +25,6 @@ static bool memory_evidence(const struct view *view, int64_t attempt, char *why,
     return before >= 0 && memory_kills() > before;
 }
 
-// Seconds since the heartbeat last changed, by our steady clock: the times in it are another clock's, which may be set, on this machine or
-// on a node. Only of the first one that is seen the age is believed, as far as it can be true.
-static double beat_age(struct watch *watch, const char *path)
-{
-    double age = heartbeat_age(path), now = clock_steady();
-    if (!isfinite(age))
-        return INFINITY;
-    double beat = clock_wall() - age;
-    if (watch->beat == 0)
-        watch->beat_seen = age > 0 ? now - age : now;
-    else if (fabs(beat - watch->beat) >= BEAT_SAME)
-        watch->beat_seen = now;
-    watch->beat = beat;
-    return now - watch->beat_seen;
-}
-
 // A scheduler is asked now and then: what it said before the attempt, or its exit record, was there says nothing about them. That a job
 // is over stays true.
 static bool is_stale(const struct watch *watch, const struct witnesses *w, double asked)
@@ -58,8 +42,9 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
         watch->done_before = w->queues && w->attempt > 1 && state_done_before(daemon->state, view->id, w->attempt, NULL) == 1;
         pthread_mutex_unlock(&daemon->lock);
         watch->attempt = w->attempt;
-        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->beat = watch->ran = watch->directory_seen = 0;
+        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->ran = watch->directory_seen = 0;
         watch->killed = false;
+        watch->pulse = (struct pulse){0};
         watch->seen = now;
     }
     if (w->exit_present && watch->exit_seen_since == 0)
@@ -67,7 +52,7 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
     if (w->started && watch->directory_seen == 0)
         watch->directory_seen = now;
     w->stale = is_stale(watch, w, asked);
-    w->heartbeat_age = beat_age(watch, beat_path);
+    w->heartbeat_age = pulse_age(&watch->pulse, heartbeat_time(beat_path), clock_wall(), now);
     if (isfinite(w->heartbeat_age) && now - w->heartbeat_age > watch->seen)
         watch->seen = now - w->heartbeat_age;
     if (w->stale || w->phase == JOB_UNKNOWN)

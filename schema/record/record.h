@@ -71,5 +71,5 @@ int exit_record_read(struct exit_record *record, const char *path, struct error 
 
 // {"v":1,"time":seconds,"step":…,"pid":…,"host":…}
 int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);
-double heartbeat_age(const char *path);   // seconds since its time; INFINITY if absent or unreadable
+double heartbeat_time(const char *path);  // its time, seconds since 1970; NAN if absent or unreadable
 int64_t heartbeat_step(const char *path); // its step; -1 if absent or unreadable

@@ -51,12 +51,12 @@ int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *e
     return status;
 }
 
-double heartbeat_age(const char *path)
+double heartbeat_time(const char *path)
 {
     struct json *object = js_read_file(path, WITNESS_BYTES_MAX, NULL);
-    double age = clock_wall() - time_of(js_get(object, "time"));
+    double time = time_of(js_get(object, "time"));
     js_free(object);
-    return isnan(age) ? INFINITY : age;
+    return time;
 }
 
 int64_t heartbeat_step(const char *path)

@@ -331,9 +331,23 @@ static void test_scheduler_table(void **state)
     }
 }
 
+// One heartbeat ages by the steady clock alone, however the wall clock is read or set meanwhile; a new one starts anew.
+static void test_pulse(void **state)
+{
+    (void)state;
+    struct pulse pulse = {0};
+    assert_true(pulse_age(&pulse, NAN, 1000, 50) == INFINITY);
+    assert_true(pulse_age(&pulse, 990, 1000, 50) == 10);
+    for (int i = 1; i <= 60; i++) // read late each time, as on a busy machine, or after the clock was set
+        assert_true(pulse_age(&pulse, 990, 1000 + i + (i % 7) * 0.01 - (i == 30) * 3600, 50 + i) == 10 + i);
+    assert_true(pulse_age(&pulse, 995, 1060, 111) == 0);
+    struct pulse ahead = {0};
+    assert_true(pulse_age(&ahead, 2000, 1000, 50) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_process_table), cmocka_unit_test(test_scheduler), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_scheduler_table)};
+        cmocka_unit_test(test_scheduler_table), cmocka_unit_test(test_pulse)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
