@@ -217,6 +217,8 @@ static void judge_told(struct judgement *judgement, const struct witnesses *w)
         decide(judgement, RUN_FINISHING, "scheduler", "ended for the scheduler, its records are being read");
     else if (own_end)
         judge_end(judgement, w, w->end_code, 0, "heartbeat");
+    else if (w->end == END_COMPLETED && !w->started && w->cancel_requested)
+        decide(judgement, RUN_CANCELLED, "scheduler", "cancelled before it began");
     else if (w->end == END_COMPLETED && !w->started)
         judge_code(judgement, w, w->job_code, w->job_signal, "ended without an attempt having begun", "scheduler");
     else if (w->end == END_COMPLETED)

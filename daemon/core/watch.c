@@ -34,6 +34,17 @@ static bool is_stale(const struct watch *watch, const struct witnesses *w, doubl
     return w->queues && (before_attempt || before_exit);
 }
 
+// The attempt before this one was put back into its scheduler's queue, because its node did not answer, say; but it lived on, and came to a
+// good end before its successor began.
+static bool predecessor_is_done(const struct view *view, int64_t attempt)
+{
+    struct exit_record end;
+    char *path = run_attempt_file(view->directory, attempt - 1, EXIT_FILE);
+    bool done = exit_record_read(&end, path, NULL) == 0 && end.attempt == attempt - 1 && end.code == EXIT_DONE && end.signal == 0;
+    free(path);
+    return done;
+}
+
 static void note_times(struct daemon *daemon, const struct view *view, struct witnesses *w, const char *beat_path, double now, double asked)
 {
     struct watch *watch = view->watch;
@@ -49,6 +60,8 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
     }
     if (w->exit_present && watch->exit_seen_since == 0)
         watch->exit_seen_since = now;
+    if (w->queues && w->attempt > 1 && watch->directory_seen == 0 && !watch->done_before)
+        watch->done_before = predecessor_is_done(view, w->attempt);
     if (w->started && watch->directory_seen == 0)
         watch->directory_seen = now;
     w->stale = is_stale(watch, w, asked);

@@ -285,6 +285,7 @@ static const struct row scheduler[] = {
     {"failed before it began", {.state = RUN_PENDING, TOLD(END_FAILED), .job_code = 1, S, .last_words = "cannot make"}, RUN_FAILED, 0, 0, "cannot make", 0, CAUSE_FAILED, "scheduler"},
     {"ended for the scheduler, the heart beats", {.state = RUN_RUNNING, TOLD(END_FAILED), .job_code = 1, BEGAN, .heartbeat_age = 3}, RUN_FINISHING, 0, 0, "awaited", 0, 0, NULL},
     {"completed without a record", {.state = RUN_RUNNING, TOLD(END_COMPLETED), S, .started = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "scheduler"},
+    {"cancelled as it was about to begin: it ended at once", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "before it began", 0, 0, "scheduler"},
     {"completed without an attempt", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .last_words = "another submission"}, RUN_FAILED, 0, 0, "without an attempt", 0, CAUSE_FAILED, NULL},
     {"preempted, saved, requeued", {.state = RUN_RUNNING, .phase = JOB_PENDING, .phase_reason = "begins later (BeginTime)", BEGAN, EXIT(75, 0), .attempt = 1}, RUN_PENDING, 0, 0, "as attempt 2: begins later", 1, 0, "scheduler"},
     {"preempted, not saved, requeued", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(143, 15)}, RUN_PENDING, 0, 0, "again", 1, 0, NULL},

@@ -65,6 +65,28 @@ static void test_number_of_another(void **state)
     assert_string_equal(job.reason, "Slurm does not know job 7 any more, nor does accounting");
 }
 
+// A daemon that has just started finds the job that it gave up, whose end is not the run's: its own, 8, nobody knows any more.
+static void test_end_of_a_submission_that_was_given_up(void **state)
+{
+    (void)state;
+    put("run/submission", "2\n");
+    strcpy(job.id, "8");
+    put("squeue.out", row("7", "CANCELLED", "None", MARK ":1"));
+    until(JOB_GONE);
+    assert_string_equal(job.id, "8");
+}
+
+// … but where it was about to end its own job when it was killed, the number has been raised, and the job is still the run's.
+static void test_end_of_a_job_that_was_being_killed(void **state)
+{
+    (void)state;
+    put("run/submission", "2\n");
+    strcpy(job.id, "7");
+    put("squeue.out", row("7", "TIMEOUT", "TimeLimit", MARK ":1"));
+    until(JOB_ENDED);
+    assert_int_equal(job.end, END_TIME_LIMIT);
+}
+
 static void test_accounting_knows(void **state)
 {
     (void)state;
@@ -227,6 +249,8 @@ int main(void)
         CASE(test_empty_answer_in_between),
         CASE(test_gone),
         CASE(test_number_of_another),
+        CASE(test_end_of_a_submission_that_was_given_up),
+        CASE(test_end_of_a_job_that_was_being_killed),
         CASE(test_accounting_knows),
         CASE(test_accounting_silent_or_wrong),
         CASE(test_who_cancelled),

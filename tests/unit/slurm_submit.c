@@ -103,6 +103,21 @@ static void test_nothing_said(void **state)
     assert_int_equal(lines_of("sbatch.asked"), 1);
 }
 
+// A refusal says why.
+static void test_failed_without_a_word(void **state)
+{
+    (void)state;
+    put("sbatch.code", "1");
+    put("sbatch.out", "");
+    for (int i = 0; i < 2000 && lines_of("sbatch.asked") < 2; i++) {
+        struct error err = {0};
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->submit(slurm, &job, &err), 0);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_says("sbatch.asked", MARK ":2");
+}
+
 static void test_late_sbatch(void **state)
 {
     (void)state;
@@ -296,6 +311,7 @@ int main(void)
         CASE(test_timed_out_and_there),
         CASE(test_timed_out_and_not_there),
         CASE(test_nothing_said),
+        CASE(test_failed_without_a_word),
         CASE(test_late_sbatch),
         CASE(test_refused),
         CASE(test_not_installed),

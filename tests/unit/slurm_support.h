@@ -25,7 +25,7 @@ static char folder[] = "/tmp/switchyard-slurm-XXXXXX";
 #define TAG "0123456789abcdef0123456789abcdef"
 #define MARK "switchyard:" TAG
 
-// Each notes its words in <name>.asked, then says <name>.out and complains <name>.err, with which it fails.
+// Each notes its words in <name>.asked, then says <name>.out and complains <name>.err, with which it fails; <name>.code is another exit code.
 static const char script[] = "#!/bin/sh\n"
                              "name=${0##*/}\n"
                              "cd \"$FAKE\"\n"
@@ -36,7 +36,7 @@ static const char script[] = "#!/bin/sh\n"
                              "complaint=$(cat $name.err 2>/dev/null)\n"
                              "[ -z \"$complaint\" ] || { echo \"$complaint\" >&2; exit 1; }\n"
                              "cat $name.out 2>/dev/null\n"
-                             "exit 0\n";
+                             "exit \"$(cat $name.code 2>/dev/null || echo 0)\"\n";
 
 static struct slurm *slurm;
 static struct job job;
@@ -103,11 +103,11 @@ static int set_up(void **state)
 {
     (void)state;
     static const char *const names[] = {"squeue", "sbatch", "scancel", "sacct"};
-    static const char *const kinds[] = {"asked", "slow", "out", "err", "env"};
+    static const char *const kinds[] = {"asked", "slow", "out", "err", "env", "code"};
     char name[64];
     for (size_t i = 0; i < 4; i++) {
         put(names[i], script);
-        for (size_t k = 0; k < 5; k++) {
+        for (size_t k = 0; k < 6; k++) {
             snprintf(name, sizeof name, "%s.%s", names[i], kinds[k]);
             put(name, NULL);
         }

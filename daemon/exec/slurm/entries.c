@@ -127,6 +127,15 @@ static bool is_better(const struct row *row, const struct row *best)
     return strtoll(row->id, NULL, 10) > strtoll(best->id, NULL, 10);
 }
 
+// Whether the row is of the job that counts, not of one that was given up for a later submission, whose end is nobody's. Which job that is may
+// have been learnt by a daemon before us: then the file's number says it, or the job's own where its number has since been raised to end it.
+static bool row_counts(const struct entry *entry, const struct row *row)
+{
+    if (entry->told > 0)
+        return row->submission >= entry->told;
+    return !entry->serial_known || row->submission >= entry->serial || strcmp(row->id, entry->id) == 0;
+}
+
 static void begin_entry(struct slurm *slurm, struct entry *entry)
 {
     (void)slurm;
@@ -183,7 +192,7 @@ void entries_take_rows(struct slurm *slurm)
             continue;
         if (row_is_live(row))
             entry->live++;
-        if (row->submission >= entry->told && is_better(row, entry->best))
+        if (row_counts(entry, row) && is_better(row, entry->best))
             entry->best = row;
     }
     for (size_t i = 0; i < BUCKETS; i++)

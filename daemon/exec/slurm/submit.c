@@ -237,13 +237,13 @@ static bool read_number(char id[32], const struct text *output)
     return strtoll(id, NULL, 10) > 0;
 }
 
-// No answer, or one that says that later may be different. After these there may be a job, or not.
+// No answer, or one that says that later may be different, or that does not say what was wrong. After these there may be a job, or not.
 static bool is_unclear(const struct command_result *result)
 {
     static const char *const words[] = {"timed out", "Unable to contact", "Zero Bytes", "onnection", "receive failure", "send failure",
         "socket", "Transport endpoint", "in standby", "temporarily un", "authenticat", "unge", "MaxSubmit", "being shut down",
         "configuration source", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
-    if (result->end != COMMAND_EXITED || result->code == 0)
+    if (result->end != COMMAND_EXITED || result->code == 0 || result->talk.length == 0)
         return true;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(result->talk.at, words[i]))
