@@ -243,17 +243,40 @@ static void play_node_down(struct scene *scene)
     EXPECT(scene->job.end == END_NODE_FAILED && strcmp(scene->job.nodes, "n3") == 0);
 }
 
-static void play_preempted(struct scene *scene)
+// Another job takes its node.
+static void preempt(struct scene *scene)
 {
     char out[200];
+    EXPECT(command(out, sizeof out, "cd '%s' && printf '#!/bin/sh\\nsleep 1\\n' >urgent.sh && sbatch --partition=urgent %s --exclusive "
+                                    "--output=/dev/null urgent.sh",
+               scene->directory, scene->node) == 0);
+}
+
+static void play_scavenged(struct scene *scene)
+{
+    run_script(scene, "[ $SWITCHYARD_ATTEMPT -gt 1 ] || sleep 100");
+    add_option(scene, "--partition=scavenge");
+    add_option(scene, "--exclusive");
+    add_option(scene, "--requeue");
+    hand_over(scene);
+    await(scene, JOB_RUNNING, 60);
+    for (int i = 0; i < 400 && attempts(scene) < 1; i++)
+        poll_once(scene);
+    preempt(scene);
+    await(scene, JOB_PENDING, 90);
+    EXPECT(scene->job.restarts == 1);
+    await(scene, JOB_ENDED, 120);
+    EXPECT(scene->job.end == END_COMPLETED && attempts(scene) == 2);
+}
+
+static void play_preempted(struct scene *scene)
+{
     run_script(scene, "sleep 100");
     add_option(scene, "--partition=fragile");
     add_option(scene, "--exclusive");
     hand_over(scene);
     await(scene, JOB_RUNNING, 60);
-    EXPECT(command(out, sizeof out, "cd '%s' && printf '#!/bin/sh\\nsleep 1\\n' >urgent.sh && sbatch --partition=urgent --nodelist=n4 --exclusive "
-                                    "--output=/dev/null urgent.sh",
-               scene->directory) == 0);
+    preempt(scene);
     await(scene, JOB_ENDED, 90);
     EXPECT(scene->job.end == END_PREEMPTED);
 }
@@ -402,6 +425,7 @@ static struct scene scenes[] = {
     {.name = "time-limit", .play = play_time_limit},
     {.name = "node-down", .play = play_node_down, .node = "--nodelist=n3"},
     {.name = "preempted", .play = play_preempted, .node = "--nodelist=n4"},
+    {.name = "scavenged", .play = play_scavenged, .node = "--nodelist=n5"},
     {.name = "purged", .play = play_purged},
     {.name = "strangers", .play = play_strangers},
     {.name = "slow-controller", .play = play_slow_controller, .alone = true},

@@ -18,7 +18,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="switchyard-stories-") as folder:
         os.chmod(folder, 0o755)
         accounting = without_cluster(accounting=True) is None
-        with Cluster(nodes=4, accounting=accounting, configuration=CONFIGURATION) as cluster:
+        with Cluster(nodes=5, accounting=accounting, configuration=CONFIGURATION) as cluster:
             print(f"accounting: {'yes' if accounting else 'no'}", flush=True)
             subprocess.run([program, SCRIPT, cluster.directory, folder, *sys.argv[1:]], env=cluster.environment, check=True)
 

@@ -89,7 +89,7 @@ static void prepare(struct scene *scene)
     if (directory_make(scene->directory, &err) != 0)
         fail(scene, "%s", err.text);
     const char *options[] = {scene->job_name, scene->chdir, "--output=submit.log", "--open-mode=append", "--no-requeue",
-        scene->node ? scene->node : "--exclude=n3,n4"};
+        scene->node ? scene->node : "--exclude=n3,n4,n5"};
     memcpy(scene->options, options, sizeof options);
     scene->environment[0] = "STORY=of words with 'blanks'";
     describe_job(scene);

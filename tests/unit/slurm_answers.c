@@ -162,6 +162,67 @@ static void test_silence(void **state)
     assert_true(health.queue.silent_since == 0);
 }
 
+// squeue does not come back: it is ended at its deadline, and every call returns at once in the meantime.
+static void test_hanging(void **state)
+{
+    (void)state;
+    slurm_free(slurm);
+    slurm = slurm_new(&(struct slurm_settings){.job_script = "/script", .interval = 0.02, .interval_max = 0.1, .deadline = 0.3});
+    hand_over("7");
+    put("squeue.slow", "30");
+    struct error err = {0};
+    for (double began = clock_steady(); !strstr(job.reason, "no answer within"); turn()) {
+        double before = clock_steady();
+        executor_slurm()->find(slurm, &job, &err);
+        executor_slurm()->kill(slurm, &job, &err);
+        executor_slurm()->poll(slurm, &job, 1, &err);
+        assert_true(clock_steady() - before < 0.25 && clock_steady() - began < 20);
+    }
+    assert_int_equal(job.phase, JOB_UNKNOWN);
+    put("squeue.slow", NULL);
+    put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
+    until(JOB_RUNNING);
+}
+
+// Five hundred runs: one squeue for all of them, and a tick that costs next to nothing.
+static void test_many(void **state)
+{
+    (void)state;
+    enum { RUNS = 500 };
+    struct error err = {0};
+    struct job *jobs = allocate(RUNS, sizeof *jobs);
+    struct text lines;
+    text_init(&lines, 1 << 20);
+    for (int i = 0; i < RUNS; i++) {
+        char id[32], mark[MARK_MAX];
+        jobs[i] = job;
+        snprintf(jobs[i].tag, sizeof jobs[i].tag, "%08x%.24s", (unsigned)i * 2654435761u, TAG);
+        snprintf(jobs[i].id, sizeof jobs[i].id, "%d", i + 1);
+        snprintf(id, sizeof id, "%d", i + 1);
+        mark_write(mark, jobs[i].tag, 1);
+        text_add(&lines, row(id, i % 2 ? "RUNNING" : "PENDING", "Priority", mark));
+    }
+    put("squeue.out", lines.at);
+    text_release(&lines);
+    struct timespec before, after;
+    int ticks = 0;
+    double slowest = 0;
+    for (double began = clock_steady(); clock_steady() - began < 1.5 || jobs[RUNS - 1].phase != JOB_RUNNING; ticks++) {
+        assert_true(clock_steady() - began < 20);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+        executor_slurm()->poll(slurm, jobs, RUNS, &err);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+        slowest = fmax(slowest, (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    for (int i = 0; i < RUNS; i++)
+        assert_int_equal(jobs[i].phase, i % 2 ? JOB_RUNNING : JOB_PENDING);
+    printf("%d ticks of %d runs, %zu questions, the slowest tick %.2f ms of CPU time\n", ticks, RUNS, lines_of("squeue.asked"), slowest * 1e3);
+    assert_true(slowest < 0.1);
+    assert_true(lines_of("squeue.asked") <= 100);
+    free(jobs);
+}
+
 static void test_old_squeue(void **state)
 {
     (void)state;
@@ -255,6 +316,8 @@ int main(void)
         CASE(test_accounting_silent_or_wrong),
         CASE(test_who_cancelled),
         CASE(test_silence),
+        CASE(test_hanging),
+        CASE(test_many),
         CASE(test_old_squeue),
         CASE(test_garbage),
         CASE(test_stop),

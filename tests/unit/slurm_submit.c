@@ -164,31 +164,59 @@ static void test_limit_of_submissions_is_waited_for(void **state)
         assert_int_equal(job.phase, JOB_UNKNOWN);
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
     }
-    assert_string_equal(job.reason, "sbatch gave no clear answer: AssocMaxSubmitJobLimit; Batch job submission failed: Job violates "
+    assert_string_equal(job.reason, "sbatch could not hand it over: AssocMaxSubmitJobLimit; Batch job submission failed: Job violates "
                                     "accounting/QOS policy");
     put("sbatch.err", NULL);
     hand_over("7");
 }
 
-// Somebody has lost interest in between: it is not sent behind his back.
-static void test_unattended(void **state)
+static void name_run(struct job *one, char (*directory)[300], int i)
+{
+    *one = job;
+    snprintf(one->tag, sizeof one->tag, "%08x%.24s", (unsigned)i * 2654435761u, TAG);
+    snprintf(*directory, sizeof *directory, "%s/%d", run, i);
+    directory_make(*directory, NULL);
+    one->directory = *directory;
+}
+
+// Many at once: as many sbatch at a time as may be, in the order in which they came.
+static void test_order(void **state)
 {
     (void)state;
+    enum { RUNS = 12 };
     struct error err = {0};
-    put("sbatch.slow", "1");
-    struct job others[3] = {job, job, job};
-    others[0].tag[0] = 'a';
-    others[1].tag[0] = 'b';
-    others[2].tag[0] = 'c';
-    for (int i = 0; i < 3; i++)
-        executor_slurm()->submit(slurm, &others[i], &err);
+    struct job jobs[RUNS];
+    char directories[RUNS][300];
+    put("sbatch.slow", "0.3");
+    for (int i = 0; i < RUNS; i++) {
+        name_run(&jobs[i], &directories[i], i);
+        executor_slurm()->submit(slurm, &jobs[i], &err);
+    }
     for (int i = 0; i < 20; i++)
         executor_slurm()->poll(slurm, NULL, 0, &err);
     struct slurm_health health;
     slurm_health(slurm, &health);
-    assert_int_equal(health.submissions, 3);
-    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
-    assert_int_equal(lines_of("sbatch.asked"), 2); // as many at a time as may be
+    assert_int_equal(health.submissions, RUNS);
+    nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+    assert_true(lines_of("sbatch.asked") <= 2);
+    put("sbatch.slow", "0.01");
+    for (double began = clock_steady(); health.submissions > 0 && clock_steady() - began < 30; slurm_health(slurm, &health)) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        for (int i = 0; i < RUNS; i++)
+            executor_slurm()->submit(slurm, &jobs[i], &err);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    // Two run side by side, so neighbours may have changed places.
+    char *text = got("sbatch.asked");
+    int line = 0;
+    for (const char *at = text; *at; at = strchr(at, '\n') + 1, line++) {
+        const char *directory = strstr(at, "/script ") + strlen("/script ");
+        int number = (int)strtol(directory + strlen(run) + 1, NULL, 10);
+        if (abs(number - line) > 1)
+            fail_msg("run %d was sent as number %d:\n%s", number, line, text);
+    }
+    free(text);
+    assert_int_equal(line, RUNS);
 }
 
 // ---- find, kill ----
@@ -316,7 +344,7 @@ int main(void)
         CASE(test_refused),
         CASE(test_not_installed),
         CASE(test_limit_of_submissions_is_waited_for),
-        CASE(test_unattended),
+        CASE(test_order),
         CASE(test_find),
         CASE(test_kill),
         CASE(test_kill_while_sbatch_runs),

@@ -66,7 +66,7 @@ struct slurm {
     struct queue *queue;
     struct account *account;
     struct entry *buckets[BUCKETS];
-    uint64_t polls;
+    uint64_t polls, errands; // so many there have been
     int sending; // sbatch commands that run
     struct ids_list cancels, signals;
     struct command *scancel; // one at a time
@@ -93,8 +93,9 @@ void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job);
 // ---- submit.c ----
 int submission_read(struct entry *entry, struct error *err); // the file's number into entry->serial; a file that is not there is 0
 int submission_raise(struct entry *entry, struct error *err);
-void errand_begin(struct entry *entry, const struct job *job);
+void errand_begin(struct slurm *slurm, struct entry *entry, const struct job *job);
 void errand_turn(struct slurm *slurm, struct entry *entry);
+void errands_send(struct slurm *slurm); // those whose turn it is to be given to sbatch
 bool errand_is_refused(const struct entry *entry, const char **fault);
 const char *errand_words(const struct entry *entry); // how far it is
 bool errand_is_sending(const struct entry *entry);   // sbatch runs: whether there is a job will be known when it has ended

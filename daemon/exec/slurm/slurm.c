@@ -53,6 +53,7 @@ static void turn(struct slurm *slurm)
     if (account_turn(slurm->account))
         entries_take_accounts(slurm);
     entries_each(slurm, turn_errand);
+    errands_send(slurm);
     cancel_turn(slurm);
 }
 
@@ -107,7 +108,7 @@ static int submit(struct slurm *slurm, struct job *job, struct error *err)
         snprintf(job->reason, sizeof job->reason, "%.250s", unread.text);
         return 0;
     }
-    errand_begin(entry, job);
+    errand_begin(slurm, entry, job);
     return 0;
 }
 
@@ -161,7 +162,8 @@ static void poll_jobs(struct slurm *slurm, struct job *jobs, size_t count)
         entry->polled = slurm->polls;
         entry_tell(slurm, entry, &jobs[i]);
     }
-    if (count)
+    // Also while it is silent and nobody has a job: that it answers again is worth knowing.
+    if (count || queue_health(slurm->queue)->silent_since > 0)
         queue_want(slurm->queue, clock_steady(), false);
 }
 

@@ -31,6 +31,7 @@ enum step { LOOK, RAISE, FENCE, SEND, SENDING, CHECK, REFUSED };
 
 struct errand {
     enum step step;
+    uint64_t number;   // in the order in which they came
     double since;      // answers to questions asked from here on count
     double not_before; // of SEND, steady seconds
     int tries;         // calls of sbatch that led to nothing
@@ -93,7 +94,7 @@ static void copy_words(struct word_list *list, const char *const *words)
         word_list_add(list, *words);
 }
 
-void errand_begin(struct entry *entry, const struct job *job)
+void errand_begin(struct slurm *slurm, struct entry *entry, const struct job *job)
 {
     struct errand *errand = allocate(1, sizeof *errand);
     copy_words(&errand->argv, job->argv);
@@ -102,6 +103,7 @@ void errand_begin(struct entry *entry, const struct job *job)
     copy_words(&errand->modules, job->modules);
     errand->step = entry->serial == 0 ? RAISE : entry->clean ? SEND : LOOK;
     errand->since = clock_steady();
+    errand->number = slurm->errands++;
     entry->errand = errand;
 }
 
@@ -187,13 +189,9 @@ static const char **environment_of(const struct entry *entry, struct word_list *
     return list;
 }
 
-// Nothing is sent for a run that nobody asks for any more.
 static void send_job(struct slurm *slurm, struct entry *entry)
 {
     struct errand *errand = entry->errand;
-    double now = clock_steady();
-    if (slurm->sending >= slurm->settings.submissions_max || now < errand->not_before || now - entry->touched > ATTENDED)
-        return;
     struct word_list words = {0}, own = {0};
     slurm_sbatch(&words, (const char *const *)errand->options.at, entry->tag, entry->serial, slurm->job_script, entry->directory,
         (const char *const *)errand->modules.at, (const char *const *)errand->argv.at);
@@ -283,7 +281,10 @@ static void take_answer(struct slurm *slurm, struct entry *entry)
     bool handed = result->end == COMMAND_EXITED && result->code == 0 && read_number(id, &result->output);
     errand->refused = !handed && !is_unclear(result);
     describe(words, sizeof words, result);
-    snprintf(errand->fault, sizeof errand->fault, errand->refused ? "sbatch refused the job: %s" : "sbatch gave no clear answer: %s", words);
+    const char *how = errand->refused                                                ? "refused the job"
+                      : result->end == COMMAND_EXITED && result->code != 0 ? "could not hand it over"
+                                                                                     : "gave no clear answer";
+    snprintf(errand->fault, sizeof errand->fault, "sbatch %s: %s", how, words);
     command_free(errand->command);
     errand->command = NULL;
     slurm->sending--;
@@ -351,12 +352,34 @@ void errand_turn(struct slurm *slurm, struct entry *entry)
         else
             errand->since = clock_steady();
         return;
-    case SEND: send_job(slurm, entry); return;
+    case SEND: return; // in their order: errands_send
     case SENDING: take_answer(slurm, entry); return;
     case CHECK:
         if (is_answered(slurm, entry))
             check(slurm, entry);
         return;
     case REFUSED: return;
+    }
+}
+
+// Nothing is sent for a run that nobody asks for any more.
+static bool may_be_sent(const struct entry *entry, double now)
+{
+    return entry->errand && entry->errand->step == SEND && now >= entry->errand->not_before && now - entry->touched <= ATTENDED;
+}
+
+// First come, first sent: the scheduler's own order begins with it.
+void errands_send(struct slurm *slurm)
+{
+    while (slurm->sending < slurm->settings.submissions_max) {
+        double now = clock_steady();
+        struct entry *first = NULL;
+        for (size_t i = 0; i < BUCKETS; i++)
+            for (struct entry *entry = slurm->buckets[i]; entry; entry = entry->next)
+                if (may_be_sent(entry, now) && (!first || entry->errand->number < first->errand->number))
+                    first = entry;
+        if (!first)
+            return;
+        send_job(slurm, first);
     }
 }
