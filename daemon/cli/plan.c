@@ -3,6 +3,7 @@
 #include "daemon/cli/plan.h"
 #include "daemon/cli/cost.h"
 #include "daemon/cli/home.h"
+#include "daemon/cli/plan_slurm.h"
 #include "daemon/cli/spec_arguments.h"
 #include "daemon/exec/launch.h"
 #include "schema/base/file.h"
@@ -22,6 +23,8 @@ struct planner {
     char *home;
     char *worker;        // its path, or its bare name where it is not installed
     struct json *images; // path → {"path", "size", "sha256"}, so that runs that share an image read it once
+    struct config config;
+    struct plan_slurm slurm;
 };
 
 static void warn(struct json *item, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -85,7 +88,7 @@ static char *next_run_directory(const struct planner *planner, const struct spec
     return path;
 }
 
-static int add_launch(const struct planner *planner, struct json *item, const struct spec *spec, struct error *err)
+static int add_launch(struct planner *planner, struct json *item, const struct spec *spec, struct error *err)
 {
     struct launch launch;
     char *directory = next_run_directory(planner, spec), *script = path_join(planner->home, "job.sh");
@@ -97,6 +100,11 @@ static int add_launch(const struct planner *planner, struct json *item, const st
         js_set(item, "run_directory", js_string(directory));
         js_set(item, "job_script", js_string(script));
         js_set(item, "argv", word_list_to_json(&launch.argv));
+        js_set(item, "environment", word_list_to_json(&launch.environment));
+        js_set(item, "options", word_list_to_json(&launch.options));
+        js_set(item, "modules", word_list_to_json(&launch.modules));
+        if (spec->executor == EXECUTOR_SLURM)
+            plan_slurm_add(&planner->slurm, item, &launch, script, directory);
         if (spec->executor == EXECUTOR_LOCAL && launch.oversubscribed)
             warn(item, "%lld ranks of %lld threads on %lld cores: it runs alone, oversubscribed", (long long)launch.ranks,
                 (long long)launch.threads, (long long)planner->machine.cores);
@@ -107,6 +115,17 @@ static int add_launch(const struct planner *planner, struct json *item, const st
     free(directory);
     free(script);
     return status;
+}
+
+static void add_doubts(const struct planner *planner, struct json *item, const struct spec *spec)
+{
+    struct json *doubts = plan_slurm_doubts(spec, &planner->config.slurm);
+    const char *refusal = js_string_of(js_get(js_get(item, "slurm"), "refusal"), NULL);
+    for (size_t i = 0; i < js_count(doubts); i++)
+        warn(item, "%s says: %s", planner->config.path, js_string_of(js_at(doubts, i), ""));
+    if (refusal)
+        warn(item, "Slurm would refuse it: %s", refusal);
+    js_free(doubts);
 }
 
 // ---- one run ----
@@ -149,6 +168,8 @@ static struct json *describe_run(struct planner *planner, const struct spec_file
         js_free(item);
         return NULL;
     }
+    if (run->spec.executor == EXECUTOR_SLURM)
+        add_doubts(planner, item, &run->spec);
     add_image(planner, item, &run->spec);
     return item;
 }
@@ -165,7 +186,9 @@ static struct json *describe_file(const struct spec_file *file, const struct mac
     struct planner planner = {.machine = *machine, .home = home_directory(), .worker = worker_path(NULL), .images = js_object()};
     if (!planner.worker)
         planner.worker = string_copy("switchyard-worker");
-    struct json *runs = js_array();
+    plan_slurm_init(&planner.slurm);
+    struct json *runs = config_load(&planner.config, planner.home, err) == 0 ? js_array() : NULL;
+    planner.machine.slurm = &planner.config.slurm;
     for (size_t i = 0; i < file->count && runs; i++) {
         if (!all && !is_shown(file, i))
             continue;
@@ -177,6 +200,8 @@ static struct json *describe_file(const struct spec_file *file, const struct mac
             runs = NULL;
         }
     }
+    plan_slurm_release(&planner.slurm);
+    config_release(&planner.config);
     js_free(planner.images);
     free(planner.worker);
     free(planner.home);

@@ -2,6 +2,7 @@
 #include "daemon/cli/plan.h"
 #include "daemon/cli/format.h"
 #include "daemon/cli/table.h"
+#include "schema/base/clock.h"
 #include "schema/base/text.h"
 
 #include <math.h>
@@ -183,19 +184,55 @@ static void print_word(const char *word)
     putchar('\'');
 }
 
+static void show_words(const char *label, const struct json *words, size_t count)
+{
+    printf("  %-14s", label);
+    for (size_t i = 0; i < count; i++) {
+        putchar(' ');
+        print_word(js_string_of(js_at(words, i), ""));
+    }
+}
+
+// The words up to the command itself, which has a line of its own.
 static void show_command(const struct json *run)
 {
-    const struct json *argv = js_get(run, "argv");
-    printf("  job script     ");
-    print_word(js_string_of(js_get(run, "job_script"), ""));
-    putchar(' ');
-    print_word(js_string_of(js_get(run, "run_directory"), ""));
-    printf(" -- argv…\n  argv          ");
-    for (size_t i = 0; i < js_count(argv); i++) {
+    const struct json *argv = js_get(run, "argv"), *sbatch = js_get(run, "sbatch"), *modules = js_get(run, "modules");
+    if (sbatch) {
+        show_words("sbatch", sbatch, js_count(sbatch) - js_count(argv));
+    } else {
+        show_words("job script", NULL, 0);
         putchar(' ');
-        print_word(js_string_of(js_at(argv, i), ""));
+        print_word(js_string_of(js_get(run, "job_script"), ""));
+        putchar(' ');
+        print_word(js_string_of(js_get(run, "run_directory"), ""));
+        for (size_t i = 0; i < js_count(modules); i++) {
+            printf(" -m ");
+            print_word(js_string_of(js_at(modules, i), ""));
+        }
+        printf(" --");
     }
+    printf(" argv…\n");
+    show_words("argv", argv, js_count(argv));
     printf("\n");
+    show_words("environment", js_get(run, "environment"), js_count(js_get(run, "environment")));
+    printf("\n");
+}
+
+// "Slurm says      it would start 2026-11-30 07:12:00 UTC on n[1-2]"
+static void show_slurm(const struct json *slurm)
+{
+    double starts = js_real_of(js_get(slurm, "starts"), 0);
+    const char *refusal = js_string_of(js_get(slurm, "refusal"), NULL), *nodes = js_string_of(js_get(slurm, "nodes"), NULL);
+    if (!refusal && !(starts > 0))
+        return;
+    char when[CLOCK_TEXT];
+    clock_text(when, starts);
+    char *words = clean_line(refusal ? refusal : nodes ? nodes : "");
+    if (refusal)
+        printf("  Slurm says     it would refuse this job: %s\n", words);
+    else
+        printf("  Slurm says     it would start %.10s %.8s UTC%s%s\n", when, when + 11, nodes ? " on " : "", words);
+    free(words);
 }
 
 // "starts from     run dense, as experts: each of the 4 slices of its FFN in 4 of them, weights x 1.587"
@@ -241,6 +278,7 @@ static void show_run(const struct json *run)
     show_start(js_get(run, "from"));
     if (js_get(run, "argv"))
         show_command(run);
+    show_slurm(js_get(run, "slurm"));
     const struct json *image = js_get(run, "image"), *unsupported = js_get(run, "unsupported");
     if (js_kind(image) == JSON_KIND_OBJECT) {
         char *path = clean_line(js_string_of(js_get(image, "path"), ""));
