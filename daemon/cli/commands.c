@@ -6,6 +6,7 @@
 extern const struct command command_cancel;
 extern const struct command command_check;
 extern const struct command command_compare;
+extern const struct command command_config;
 extern const struct command command_evaluate;
 extern const struct command command_export;
 extern const struct command command_generate;
@@ -29,6 +30,7 @@ const struct command *const commands[] = {
     &command_cancel,
     &command_check,
     &command_compare,
+    &command_config,
     &command_evaluate,
     &command_export,
     &command_generate,

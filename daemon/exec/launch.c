@@ -126,10 +126,10 @@ static int add_environment(struct launch *launch, const struct spec *spec, struc
 
 // ---- a Slurm job ----
 
-// How ranks talk is the cluster's own business (UCX, libfabric), but for those of one node, which share memory as they do here.
+// How ranks talk is the cluster's own business (UCX, libfabric), but for those that compute on one node and share its memory as they do here.
 static void add_node_mpi_environment(struct launch *launch, const struct slurm_shape *shape)
 {
-    if (shape->nodes > 1)
+    if (shape->nodes > 1 || shape->gpus > 0)
         return;
     add_variable(launch, "OMPI_MCA_pml", "ob1");
     add_variable(launch, "OMPI_MCA_btl", "self,vader");
