@@ -174,6 +174,17 @@ static struct json *describe_run(struct planner *planner, const struct spec_file
     return item;
 }
 
+// More jobs than may be in the queue at once are submitted as others end.
+static void look_at_count(const struct planner *planner, const struct spec_file *file, const struct json *runs)
+{
+    int64_t jobs = 0, most = planner->config.slurm.max_submit_jobs;
+    for (size_t i = 0; i < file->count; i++)
+        jobs += file->runs[i].spec.executor == EXECUTOR_SLURM;
+    if (most && jobs > most && js_count(runs))
+        warn(js_at(runs, 0), "%s says: %lld jobs are more than the %lld that may be submitted at once", planner->config.path, (long long)jobs,
+            (long long)most);
+}
+
 // Of a sweep, people are shown the first trial and the last.
 static bool is_shown(const struct spec_file *file, size_t run)
 {
@@ -200,6 +211,8 @@ static struct json *describe_file(const struct spec_file *file, const struct mac
             runs = NULL;
         }
     }
+    if (runs)
+        look_at_count(&planner, file, runs);
     plan_slurm_release(&planner.slurm);
     config_release(&planner.config);
     js_free(planner.images);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct config;
 struct daemon;
 
 struct daemon_options {
@@ -13,6 +14,7 @@ struct daemon_options {
     const char *trackio;    // TRACKIO_DIR, absolute
     const char *worker;     // path of switchyard-worker
     const char *job_script; // path of job.sh (written to home at start from an embedded copy)
+    const struct config *config; // of config.yaml, kept by the caller until the daemon is closed; NULL: the defaults
     int64_t gpus;           // of this machine, as somebody has declared them; -1: those that are found
 };
 

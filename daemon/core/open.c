@@ -121,6 +121,7 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
     daemon->started = clock_wall();
     init_waiting(daemon);
     machine_look(&daemon->machine);
+    daemon->machine.slurm = options->config ? &options->config->slurm : NULL;
     if (options->gpus >= 0)
         gpus_declare(&daemon->machine.gpus, options->gpus);
     char *database = path_join(daemon->home, "switchyard.db");

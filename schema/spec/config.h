@@ -16,7 +16,8 @@ enum { CONFIG_PARTITIONS_MAX = 256 };
 
 struct config_partition {
     char *name;
-    int64_t nodes, cpus_per_node, gpus_per_node; // 0: not stated
+    int64_t nodes, cpus_per_node; // 0: not stated
+    int64_t gpus_per_node;        // 0: none
     int64_t memory_per_node;                     // bytes; 0: not stated
     double time_limit;                           // seconds; 0: none, or not stated
 };

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""job.sh alone: attempts claimed once each under a race, exit records whole, signals forwarded, nothing of the user's evaluated."""
+"""job.sh alone: attempts claimed once each under a race, exit records whole, signals forwarded, nothing of the user's evaluated; and what it
+does in a Slurm job, by the variables that tell it that it is in one."""
 import contextlib
 import json
 import os
 import pathlib
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +17,9 @@ SOURCE = pathlib.Path(os.environ.get("SWITCHYARD_SOURCE", pathlib.Path(__file__)
 SCRIPT = SOURCE / "daemon" / "exec" / "job.sh"
 
 
-def start(run, *argv, **options):
-    return subprocess.Popen(["/bin/sh", SCRIPT, run, "--", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def start(run, *argv, modules=(), shell="/bin/sh", **options):
+    words = [word for module in modules for word in ("-m", module)]
+    return subprocess.Popen([shell, SCRIPT, run, *words, "--", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, **options)
 
 
@@ -91,6 +95,160 @@ def test_unwritable(run):
     check("usage", start(run, *[]).wait(), 2)
 
 
+def in_slurm(**more):
+    return {**os.environ, "SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_RESTART_COUNT": "2", **more}
+
+
+def wait_for(what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+SAVES = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(75))\nprint('up', flush=True)\ntime.sleep(60)\n"
+
+
+def test_submission(run):
+    """Only the run's last submission starts anything; a lower number in the file is an old look at it, and waited for."""
+    for number, expected in (("4", False), ("3", True), ("40", False)):
+        (run / "submission").write_text(number)
+        job = start(run, "touch", run / "ran", env={**os.environ, "SWITCHYARD_SUBMISSION": "3"})
+        check("exit", job.wait(), 0)
+        check(f"submission {number}", ((run / "ran").exists(), (run / "attempt-1").exists()), (expected, expected))
+        assert expected or b"submission 3 of" in job.stderr.read()
+        if expected:
+            (run / "ran").unlink()
+            (run / "attempt-1").rename(run / "earlier")
+    (run / "submission").write_text("2\n")
+    job = start(run, "touch", run / "ran", env={**os.environ, "SWITCHYARD_SUBMISSION": "3"})
+    time.sleep(1.5)
+    check("waits", job.poll(), None)
+    (run / "submission").write_text("3\n")
+    check("then starts", (job.wait(20), (run / "ran").exists()), (0, True))
+    job = start(run / "gone", "touch", run / "again", env={**os.environ, "SWITCHYARD_SUBMISSION": "3"})
+    check("a run that was removed", (job.wait(5), (run / "again").exists(), (run / "gone").exists()), (0, False, False))
+    check("a number that is none", start(run, "touch", run / "again", env={**os.environ, "SWITCHYARD_SUBMISSION": "3; touch x"}).wait(5), 0)
+    check("starts nothing", (run / "again").exists(), False)
+
+
+def test_scheduler_signals(run):
+    """Each signal of the scheduler's is a stop file with the attempt's name, then USR1 for the command; the next attempt takes the file away."""
+    for n, number in enumerate((signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR2), 1):
+        job = start(run, sys.executable, "-c", SAVES, env=in_slurm())
+        wait_for(lambda: (run / f"attempt-{n}/stdout.log").exists() and (run / f"attempt-{n}/stdout.log").read_text())
+        check("the stop of the attempt before is gone", (run / "stop").exists(), False)
+        job.send_signal(number)
+        check(f"{number} exit", job.wait(20), 75)
+        check(f"{number} stop", (run / "stop").read_text(), f"attempt-{n}\n")
+        got = record(run, n)
+        check(f"{number} record", [got[k] for k in ("code", "signal", "job_id", "restarts")], [75, None, "77", 2])
+        check("nothing is left lying about", sorted(p.name for p in run.iterdir() if not p.name.startswith("attempt-")), ["stop"])
+    # A person's stop file is not the scheduler's: nobody writes into it, nobody removes it.
+    (run / "stop").write_text("")
+    job = start(run, sys.executable, "-c", SAVES, env=in_slurm())
+    wait_for(lambda: (run / "attempt-4/stdout.log").exists() and (run / "attempt-4/stdout.log").read_text())
+    job.send_signal(signal.SIGTERM)
+    check("exit", (job.wait(20), (run / "stop").read_text()), (75, ""))
+
+
+def test_early_signal(run):
+    """A command that would end by the signal is left alone: the stop file says it. Nothing is started once the signal has come."""
+    job = start(run, "sh", "-c", "echo up; until [ -e stop ]; do sleep 0.05; done; exit 75", env=in_slurm(), cwd=run)
+    wait_for(lambda: (run / "attempt-1/stdout.log").exists() and (run / "attempt-1/stdout.log").read_text())
+    job.send_signal(signal.SIGUSR1)
+    check("ends by the file", (job.wait(20), record(run)["signal"]), (75, None))
+    tools = run / "tools"
+    tools.mkdir()
+    (tools / "scontrol").write_text(f"#!/bin/sh\ntouch '{run}/asked'\nsleep 2\necho n1\n")
+    (tools / "scontrol").chmod(0o755)
+    job = start(run, "touch", run / "ran", env=in_slurm(PATH=f"{tools}:{os.environ['PATH']}"))
+    wait_for(lambda: (run / "asked").exists())
+    job.send_signal(signal.SIGUSR1)
+    check("stopped before it began", (job.wait(20), (run / "ran").exists(), record(run, 2)["code"], (run / "stop").read_text()), (75, False, 75, "attempt-2\n"))
+
+
+def test_nodes(run):
+    tools = run / "tools"
+    tools.mkdir()
+    fake = {"three names": ('printf "n1\\nn2\\nn3\\n"', ["n1", "n2", "n3"]), "a quote": ("echo 'n\"1'", ["n?1"]), "no answer": ("exit 1", ["n[1-3]"])}
+    for n, (what, (text, nodes)) in enumerate(fake.items(), 1):
+        (tools / "scontrol").write_text(f'#!/bin/sh\n[ "$*" = "show hostnames n[1-3]" ] || exit 9\n{text}\n')
+        (tools / "scontrol").chmod(0o755)
+        check("exit", start(run, "true", env=in_slurm(PATH=f"{tools}:{os.environ['PATH']}")).wait(), 0)
+        check(what, record(run, n)["nodes"], nodes)
+    (tools / "scontrol").unlink()
+    for name in ("sh", "uname", "tr", "timeout", "mkdir", "date", "mv", "cat", "head", "rm", "true"):
+        (tools / name).symlink_to(shutil.which(name))
+    start(run, "true", env=in_slurm(PATH=str(tools))).wait()
+    check("without scontrol", record(run, 4)["nodes"], ["n[1-3]"])
+    start(run, "true", env={k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}).wait()
+    got = record(run, 5)
+    check("outside Slurm", (got["nodes"], "job_id" in got), ([os.uname().nodename], False))
+
+
+MODULES = """module()
+{
+    [ "$1" = load ] && [ $# -eq 2 ] || return 9
+    case $2 in broken*) echo "no such module: $2" >&2; return 1 ;; esac
+    LOADED="${LOADED:-}${LOADED:+,}$2"
+    export LOADED
+    unset_variable=$never_set
+}
+"""
+
+
+def test_modules(run):
+    (run / "init").mkdir()
+    (run / "init/sh").write_text(MODULES)
+    site = {**os.environ, "MODULESHOME": str(run)}
+    check("exit", start(run, "sh", "-c", 'printf "%s" "$LOADED"', modules=("gcc/13", "openmpi@4"), env=site).wait(), 0)
+    check("both, in order", (run / "attempt-1/stdout.log").read_text(), "gcc/13,openmpi@4")
+    check("exit", start(run, "touch", run / "ran", modules=("gcc/13", "broken/1", "openmpi"), env=site).wait(), 1)
+    said = (run / "attempt-2/stderr.log").read_text()
+    check("says which", said, "no such module: broken/1\njob.sh: cannot load the module broken/1\n")
+    check("nothing is started", ((run / "ran").exists(), record(run, 2)["code"]), (False, 1))
+    bare = {k: v for k, v in os.environ.items() if k not in ("MODULESHOME", "LMOD_PKG")}
+    if any(pathlib.Path(p).exists() for p in ("/usr/share/modules/init/sh", "/usr/share/lmod/lmod/init/sh", "/etc/profile.d/modules.sh", "/etc/profile.d/lmod.sh")):
+        print("left out: this machine has a module command")
+        return
+    check("exit", start(run, "true", modules=("gcc",), env=bare).wait(), 1)
+    check("no command", (run / "attempt-3/stderr.log").read_text(), "job.sh: this machine has no module command: cannot load the module gcc\n")
+
+
+def test_random_bytes(run):
+    """Whatever bytes a path, a word, a variable or a module's name has: they arrive unchanged, nothing is evaluated, and the script is the same."""
+    script, draw = SCRIPT.read_bytes(), random.Random(5)
+    sharp = [b"$(touch evil)", b"`touch evil`", b";touch evil;", b"\n#SBATCH --uid=0\n", b"'", b'"', b"\\", b"*", b"?", b"[a-z]", b"~", b"-m", b"--", b"-n", b"%s%n", b"\t", b" ",
+             b"!", b"&touch evil&", b"|touch evil", b">evil", b"${IFS}", b"\xff\xfe", b"\xc3\xa9", b"\r", b"=", b"#"]
+
+    def text(forbidden=b""):
+        parts = [draw.choice(sharp) if draw.random() < 0.5 else bytes(draw.randrange(1, 256) for _ in range(draw.randrange(1, 6))) for _ in range(draw.randrange(1, 5))]
+        return bytes(b for b in b"".join(parts) if b not in forbidden)
+
+    shells = [shell for shell in ("/bin/dash", "/bin/bash", "/bin/sh") if pathlib.Path(shell).exists()]
+    (run / "init").mkdir()
+    (run / "init/sh").write_text('module() { printf "%s\\0" "$2" >>"$MODULES_SEEN"; }\n')
+    program = "import os, sys\nos.write(1, b'\\0'.join([os.fsencode(w) for w in sys.argv[1:]] + [os.environb[b'VALUE']]))"
+    for n in range(40):
+        folder = os.fsencode(run) + b"/" + (b"x" + text(b"/\0"))[:100]
+        os.makedirs(folder, exist_ok=True)
+        attempt = 1 + sum(name.startswith(b"attempt-") for name in os.listdir(folder))
+        words, value = [text() for _ in range(draw.randrange(0, 6))], text()
+        modules = [text() for _ in range(draw.randrange(0, 3))]
+        seen = run / f"modules-{n}"
+        environment = {**os.environb, b"VALUE": value, b"MODULESHOME": os.fsencode(run), b"MODULES_SEEN": os.fsencode(seen)}
+        job = start(folder, sys.executable, "-c", program, *words, modules=modules, shell=draw.choice(shells), env=environment, cwd=run)
+        check("exit", job.wait(), 0)
+        with open(folder + b"/attempt-%d/stdout.log" % attempt, "rb") as log:
+            check(f"words and value {n}", log.read(), b"\0".join([*words, value]))
+        check("modules", seen.read_bytes() if seen.exists() else b"", b"".join(m + b"\0" for m in modules))
+        with open(folder + b"/attempt-%d/exit.json" % attempt, "rb") as written:
+            check("record", json.loads(written.read())["code"], 0)
+    check("nothing was executed", [str(p) for p in run.rglob("*evil*") if p.name == "evil"], [])
+    check("the script's bytes", SCRIPT.read_bytes(), script)
+
+
 def fill(folder):
     with open(folder / "filler", "ab", buffering=0) as filler:
         for size in (4096, 1):
@@ -127,7 +285,8 @@ def test_full_disk(run):
 
 
 def main():
-    for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_unwritable, test_full_disk):
+    for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_submission, test_scheduler_signals, test_early_signal,
+                 test_nodes, test_modules, test_random_bytes, test_unwritable, test_full_disk):
         with tempfile.TemporaryDirectory(prefix="switchyard job ") as folder:
             test(pathlib.Path(folder))
             print(f"ok {test.__name__}")

@@ -11,6 +11,15 @@
 
 #define PROBE_SECONDS 20.0
 
+// With the first line that it said; it begins with its own name.
+static void refuse(struct error *err, const char *program, const char *talk)
+{
+    if (*talk)
+        error_set(err, "no Slurm answers here: %.*s", (int)strcspn(talk, "\n"), talk);
+    else
+        error_set(err, "no Slurm answers here: %s is not on PATH, or gave no answer within %.0f s", program, PROBE_SECONDS);
+}
+
 int slurm_probe(struct slurm_probe *probe, struct error *err)
 {
     static const char *const programs[PROBES] = {"sinfo", "scontrol", "srun", "sacctmgr"};
@@ -29,7 +38,7 @@ int slurm_probe(struct slurm_probe *probe, struct error *err)
         if (ended && answer.code == 0)
             probe->said[i] = string_format("%s%s", answer.output.at, i == PROBE_MPI ? answer.talk.at : ""); // older ones list on standard error
         else if (i <= PROBE_CONFIG)
-            error_set(err, "%s: %.*s", programs[i], (int)strcspn(answer.talk.at, "\n"), answer.talk.length ? answer.talk.at : "not found, or no answer");
+            refuse(err, programs[i], answer.talk.at);
         slurm_answer_release(&answer);
         if (i <= PROBE_CONFIG && !probe->said[i])
             break;
@@ -88,16 +97,18 @@ static bool is_listed(const char *list, const char *word)
     return false;
 }
 
-static void write_mpi(struct text *yaml, const struct slurm_probe *probe)
+static void write_mpi(struct text *yaml, const struct slurm_probe *probe, const char *known)
 {
     static const char *const preferred[] = {"pmix", "pmix_v5", "pmix_v4", "pmix_v3", "pmi2"};
-    const char *list = probe->said[PROBE_MPI];
-    for (size_t i = 0; list && i < sizeof preferred / sizeof *preferred; i++)
-        if (is_listed(list, preferred[i])) {
-            text_addf(yaml, "  mpi: %s # `srun --mpi=list` offers it%s\n", preferred[i], strncmp(preferred[i], "pmix", 4) == 0 ? "" : "; Open MPI would want pmix");
-            return;
-        }
-    text_addf(yaml, "  # mpi: pmix # %s\n", list ? "`srun --mpi=list` offers none that is known here" : "`srun --mpi=list` did not answer");
+    const char *list = probe->said[PROBE_MPI], *best = NULL;
+    for (size_t i = 0; list && !best && i < sizeof preferred / sizeof *preferred; i++)
+        best = is_listed(list, preferred[i]) ? preferred[i] : NULL;
+    if (known && !(best && strcmp(known, best) == 0))
+        text_addf(yaml, "  mpi: %s # kept from the file that was here\n", known);
+    else if (best)
+        text_addf(yaml, "  mpi: %s # `srun --mpi=list` offers it%s\n", best, strncmp(best, "pmix", 4) == 0 ? "" : "; Open MPI would want pmix");
+    else
+        text_addf(yaml, "  # mpi: pmix # %s\n", list ? "`srun --mpi=list` offers none that is known here" : "`srun --mpi=list` did not answer");
 }
 
 // ---- sinfo ----
@@ -237,11 +248,13 @@ static void write_partitions(struct text *yaml, const struct slurm_probe *probe,
         text_addf(yaml, "  gpu_type: %s # kept from the file that was here\n", known->gpu_type);
     else if (type)
         text_addf(yaml, "  # gpu_type: %s # `sinfo`: GRES%s; unset, any type will do\n", type, types_differ ? ", one of several types" : "");
-    for (size_t i = 0; i < count && !known->partition; i++)
-        if (list[i].standard)
-            text_addf(yaml, "  partition: %s # `sinfo` marks it as the default\n", list[i].name);
-    if (known->partition)
+    const char *standard = NULL;
+    for (size_t i = 0; i < count; i++)
+        standard = list[i].standard ? list[i].name : standard;
+    if (known->partition && !(standard && strcmp(known->partition, standard) == 0))
         text_addf(yaml, "  partition: %s # kept from the file that was here\n", known->partition);
+    else if (standard)
+        text_addf(yaml, "  partition: %s # `sinfo` marks it as the default\n", standard);
     text_addf(yaml, "  partitions:%s # `sinfo`: the largest node of each; no time_limit: none\n", count ? "" : " {}");
     for (size_t i = 0; i < count; i++)
         write_partition(yaml, &list[i]);
@@ -288,7 +301,7 @@ void slurm_probe_write(struct text *yaml, const struct slurm_probe *probe, const
         text_add(yaml, "] # kept from the file that was here\n");
     }
     text_add(yaml, "slurm:\n");
-    write_mpi(yaml, probe);
+    write_mpi(yaml, probe, known->slurm.mpi);
     bool per_node = known->slurm.gpus == SLURM_GPUS_PER_NODE;
     text_addf(yaml, "  gpus: %s # %s\n", per_node ? "gpus-per-node" : "gres",
         per_node ? "kept from the file that was here"
