@@ -87,6 +87,8 @@ int main(int argc, char **argv)
         return version_print(as_json);
     if (count != 2)
         return wrong("expected a command and a directory", "");
+    if (as_json && strcmp(words[0], "inspect") != 0)
+        return wrong("--json goes with inspect and --version, not with ", words[0]);
     if (strcmp(words[0], "train") == 0)
         return train_command(words[1]);
     if (strcmp(words[0], "tokenize") == 0)

@@ -86,6 +86,8 @@ static int run_report(const struct arguments *arguments)
     const char *project = arguments->words[0];
     if (!target_is_name(project))
         return usage_error("'%s' is no name of a project", project);
+    if (argument_flag(arguments, "json") && argument_flag(arguments, "markdown"))
+        return usage_error("--json and --markdown are two answers: report gives one");
     struct client *client = client_for(arguments);
     if (!client)
         return CLI_NO_DAEMON;

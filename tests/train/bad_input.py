@@ -91,7 +91,8 @@ with Bench() as bench:
     run = bench.make("number")
     expect("a senseless attempt number", run, "SWITCHYARD_ATTEMPT=one", SWITCHYARD_ATTEMPT="one")
 
-    for words, said in (((), "usage:"), (("dance", "/tmp"), "no such command"), (("train",), "expected a command and a directory")):
+    for words, said in (((), "usage:"), (("dance", "/tmp"), "no such command"), (("train",), "expected a command and a directory"),
+                        (("train", "/tmp", "--json"), "--json goes with inspect and --version, not with train")):
         done = subprocess.run([WORKER, *words], env=environment(), text=True, capture_output=True)
         check(f"switchyard-worker {' '.join(words)}: exit code 2", done.returncode, BAD_INPUT)
         contains("and says what was expected", done.stderr, said)

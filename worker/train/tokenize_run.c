@@ -29,8 +29,9 @@ static void tell(void *context, int64_t done, int64_t total, int64_t documents, 
     js_set(members, "documents", js_integer(documents));
     js_set(members, "tokens", js_integer(tokens));
     record_other(telling->journal->writer, "progress", members, NULL); // a lost bar is no reason to lose the work
-    fprintf(stderr, "%.0f %%  %lld documents  %lld tokens\n", total ? 100.0 * (double)done / (double)total : 100.0, (long long)documents,
-        (long long)tokens);
+    if (documents > 0 || done < total) // else the fault that follows says that there is nothing
+        fprintf(stderr, "%.0f %%  %lld documents  %lld tokens\n", total ? 100.0 * (double)done / (double)total : 100.0, (long long)documents,
+            (long long)tokens);
 }
 
 // The directory of the pair, made if need be.
