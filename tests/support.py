@@ -74,10 +74,21 @@ class Home:
 
     def __exit__(self, kind, *_):
         self.stop()
+        self.end_runs()
         if kind is None:
             shutil.rmtree(self.root, ignore_errors=True)
         else:
             print(f"kept for a look: {self.root}", file=sys.stderr)
+
+    def end_runs(self):
+        """What a test that failed has left running: it would train for ever beside those that come after."""
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                mine = os.fsencode(self.root) in (entry / "cmdline").read_bytes() and b"SWITCHYARD_TAG=" in (entry / "environ").read_bytes()
+                if mine:
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except OSError:
+                continue
 
     def spec(self, text=TINY, name="tiny.yaml", with_corpus=True):
         """Writes a spec (and its corpus) into the work folder; returns its path."""

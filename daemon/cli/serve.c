@@ -50,13 +50,16 @@ static void print_address(const struct arguments *arguments, const struct server
     fflush(stdout);
 }
 
-static void tick_until_stopped(struct daemon *daemon)
+static int tick_until_stopped(struct daemon *daemon)
 {
     while (!stopping) {
         int pause = daemon_tick(daemon);
+        if (pause < 0)
+            return CLI_NO_DAEMON;
         if (!stopping)
             daemon_wait(daemon, pause < TICK_MS_MAX ? pause : TICK_MS_MAX);
     }
+    return CLI_DONE;
 }
 
 static int serve(const struct arguments *arguments, const struct daemon_options *options, struct server_options *listening)
@@ -71,8 +74,7 @@ static int serve(const struct arguments *arguments, const struct daemon_options 
     if (server_open(&server, listening, &err) != 0)
         goto out;
     print_address(arguments, server, options->home);
-    tick_until_stopped(daemon);
-    code = CLI_DONE;
+    code = tick_until_stopped(daemon);
 out:
     if (err.text[0])
         fprintf(stderr, "switchyard: %s\n", err.text);

@@ -21,7 +21,8 @@ struct daemon_options {
 // Takes the home's flock (one daemon a home), opens the stores, finds running jobs again.
 int daemon_open(struct daemon **daemon, const struct daemon_options *options, struct error *err);
 void daemon_close(struct daemon *daemon);
-// One round: poll executors, ingest records, judge states, start what is ready. Returns milliseconds until the next one should run.
+// One round: poll executors, ingest records, judge states, start what is ready. Returns milliseconds until the next one should
+// run; -1: its database is gone, and it cannot go on.
 int daemon_tick(struct daemon *daemon);
 // Wakes the tick loop (after a submission or a cancel). daemon_wait sleeps until then or the timeout.
 void daemon_wake(struct daemon *daemon);

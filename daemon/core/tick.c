@@ -76,11 +76,27 @@ static int pause_after(const struct daemon *daemon, const struct views *views)
     return daemon->behind ? TICK_BEHIND_MS : pause;
 }
 
+// What nobody will find again must not be recorded.
+static bool keep_database(struct daemon *daemon)
+{
+    struct error err = {0};
+    pthread_mutex_lock(&daemon->lock);
+    int kept = state_keep_file(daemon->state, &err);
+    pthread_mutex_unlock(&daemon->lock);
+    if (kept > 0)
+        core_log("the state database was removed under this daemon; it has been written anew, nothing is lost");
+    else if (kept < 0)
+        core_log("%s: this daemon ends, jobs go on", err.text);
+    return kept >= 0;
+}
+
 int daemon_tick(struct daemon *daemon)
 {
     struct views views;
     struct error err = {0};
     daemon->behind = false;
+    if (!keep_database(daemon))
+        return -1;
     if (views_load(daemon, &views, &err) != 0) {
         core_log("%s", err.text);
         return TICK_IDLE_MS;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern const char switchyard_sql[], switchyard_2_sql[], switchyard_3_sql[]; // schema/switchyard.sql, switchyard-2.sql, …
@@ -46,7 +47,7 @@ static int migrate(struct sql *sql, const char *path, struct error *err)
 }
 
 // Specs, environments and diffs are nobody else's business: the file is made for its owner only, and SQLite gives its sidecars the same mode.
-static int make_private_file(const char *path, struct error *err)
+int state_make_private(const char *path, struct error *err)
 {
     if (file_exists(path))
         return 0;
@@ -55,6 +56,17 @@ static int make_private_file(const char *path, struct error *err)
         return error_errno(err, "%s: cannot be made", path);
     close(fd);
     return 0;
+}
+
+int state_connect(struct state *state, struct error *err)
+{
+    struct stat info = {0};
+    if (sql_open(&state->sql, state->path, &(struct sql_options){.full_sync = true, .busy_ms = BUSY_MS}, err) != 0)
+        return -1;
+    stat(state->path, &info);
+    state->device = info.st_dev;
+    state->inode = info.st_ino;
+    return sql_script(state->sql, "PRAGMA foreign_keys=ON", err);
 }
 
 int state_open(struct state **out, const char *path, struct error *err)
@@ -66,15 +78,14 @@ int state_open(struct state **out, const char *path, struct error *err)
     char *directory = path_join(path, "..");
     char *clean = path_absolute(directory, NULL);
     struct state *state = allocate(1, sizeof *state);
+    state->path = string_copy(path);
     int status = directory_make(clean, err);
     free(directory);
     free(clean);
     if (status == 0)
-        status = make_private_file(path, err);
+        status = state_make_private(path, err);
     if (status == 0)
-        status = sql_open(&state->sql, path, &(struct sql_options){.full_sync = true, .busy_ms = BUSY_MS}, err);
-    if (status == 0)
-        status = sql_script(state->sql, "PRAGMA foreign_keys=ON", err);
+        status = state_connect(state, err);
     if (status == 0)
         status = migrate(state->sql, path, err);
     if (status != 0) {
@@ -90,6 +101,7 @@ void state_close(struct state *state)
     if (!state)
         return;
     sql_close(state->sql);
+    free(state->path);
     free(state);
 }
 

@@ -152,6 +152,34 @@ def database_locked(home):
     assert shown["state"] == "succeeded", shown["reason"]
 
 
+def database_removed(home):
+    """Our database is removed under the daemon, sidecars and all: it is there again, whole, and a restart knows everything. Another file in its
+    place is not written into: the daemon ends, and the run goes on."""
+    directory = start(home)
+    for path in home.home.glob("switchyard.db*"):
+        path.unlink()
+    until("the file again", lambda: (home.home / "switchyard.db").exists(), 10)
+    moves(home)
+    assert (home.home / "switchyard.db").stat().st_mode & 0o777 == 0o600
+    before = home.json("show", "dense-1")
+    home.stop(signal.SIGKILL)
+    home.serve()
+    shown = home.json("show", "dense-1")
+    assert shown["run_id"] == before["run_id"] and shown["step"] >= before["step"] and shown["state"] == "running", shown["state"]
+    assert [e["id"] for e in shown["events"]][:len(before["events"])] == [e["id"] for e in before["events"]]
+    os.rename(home.home / "switchyard.db", home.root / "mine.db")
+    (home.home / "switchyard.db").write_bytes(b"")
+    home.daemon.wait(20)
+    assert home.daemon.returncode == 3 and tagged(shown["run_id"]), "the run did not go on"
+    assert "replaced by another file" in (home.root / "daemon.log").read_text()
+    home.daemon = None
+    os.rename(home.root / "mine.db", home.home / "switchyard.db")
+    home.serve()
+    moves(home)
+    cancelled(home)
+    assert (directory / "attempt-1").exists() and not (directory / "attempt-2").exists()
+
+
 def data_cut(home):
     """The tokens are cut short while they are mapped: a failure that names the file, not a hang and not a stack of addresses."""
     start(home, LONG.replace("ranks_per_node: 1", "ranks_per_node: 2"))
@@ -251,7 +279,7 @@ def attempt(trial):
 
 
 def main():
-    trials = [clock_set, database_locked, strange_exit_records, strange_records, data_cut, neighbour, damaged_checkpoint, disk_full]
+    trials = [clock_set, database_locked, database_removed, strange_exit_records, strange_records, data_cut, neighbour, damaged_checkpoint, disk_full]
     trials = [trial for trial in trials if not sys.argv[1:] or trial.__name__ in sys.argv[1:]]
     if disk_full in trials and os.geteuid() != 0:
         trials.remove(disk_full)
