@@ -170,7 +170,7 @@ static int store_chunk(struct daemon *daemon, const struct view *view, struct wa
 static int store_torn(
     struct daemon *daemon, const struct view *view, struct watch *watch, const char *path, struct attempt_row *attempt, struct error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); // a FIFO in its place is not waited for
     if (fd < 0)
         return error_errno(err, "%s", path);
     struct item item = {.raw = allocate(RECORD_LINE_MAX, 1), .why = "torn: its writer ended", .offset = attempt->ingest_offset};

@@ -45,13 +45,13 @@ static int32_t i32_at(const unsigned char *at)
 
 static int map_file(struct mapping *mapping, const char *path, struct error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(path, err);
     if (fd < 0)
-        return error_errno(err, "%s", path);
+        return -1;
     int status = 0;
     mapping->bytes = file_size(path);
     if (mapping->bytes < 0)
-        status = error_set(err, "%s: not a regular file", path);
+        status = error_set(err, "%s: gone while it was opened", path);
     else if (mapping->bytes > 0) {
         void *at = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_SHARED, fd, 0);
         if (at == MAP_FAILED)
@@ -210,9 +210,9 @@ void indexed_read(const struct indexed *indexed, int64_t sequence, int64_t first
 static int hash_tokens(struct hash *hash, const char *path, struct error *err)
 {
     enum { BLOCK = 1 << 20, BLOCKS = 256 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(path, err);
     if (fd < 0)
-        return error_errno(err, "%s", path);
+        return -1;
     int64_t bytes = file_size(path), count = bytes <= (int64_t)BLOCK * BLOCKS ? (bytes + BLOCK - 1) / BLOCK : BLOCKS;
     unsigned char *block = allocate(BLOCK, 1);
     hash_add(hash, &bytes, sizeof bytes);

@@ -1,9 +1,9 @@
 // See input.h. A gzip file is one or more members; zeros may follow the last (padding of tapes), anything else is an error, and so is an
 // end inside a member: half a corpus must not look like a whole one.
 #include "worker/data/input.h"
+#include "schema/base/file.h"
 #include "schema/base/text.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,13 +39,13 @@ static ssize_t refill(struct input *input, struct error *err)
 int input_open(struct input **result, const char *path, struct error *err)
 {
     *result = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(path, err);
     struct stat info;
     if (fd < 0)
-        return error_errno(err, "%s", path);
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return -1;
+    if (fstat(fd, &info) != 0) {
         close(fd);
-        return error_set(err, "%s: not a regular file", path);
+        return error_errno(err, "%s", path);
     }
     struct input *input = allocate(1, sizeof *input);
     input->fd = fd;

@@ -54,9 +54,13 @@ static bool read_arrays(struct sample_index *index, FILE *file, int64_t file_byt
 
 static bool load(struct sample_index *index, const char *path)
 {
-    FILE *file = fopen(path, "rbe");
-    if (!file)
+    int fd = file_open(path, NULL);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (!file) {
+        if (fd >= 0)
+            close(fd);
         return false;
+    }
     bool loaded = read_arrays(index, file, file_size(path));
     fclose(file);
     return loaded;
