@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,15 +35,28 @@ static int64_t number_after(const char *name, const char *prefix)
     return *end ? -1 : (int64_t)number;
 }
 
-// The highest number below `below` among the names "<prefix><digits>" in a directory for which `whole` says yes; `none` if there is none.
-static int64_t highest(const char *directory, const char *prefix, int64_t below, bool (*whole)(const char *path), int64_t none)
+static int64_t attempt_number(const char *name)
+{
+    return number_after(name, "attempt-");
+}
+
+int64_t run_checkpoint_step(const char *name)
+{
+    char ours[32];
+    int64_t step = number_after(name, "step-");
+    snprintf(ours, sizeof ours, "step-%07lld", (long long)step);
+    return step >= 0 && strcmp(name, ours) == 0 ? step : -1; // step-12 would be looked for as step-0000012
+}
+
+// The highest number below `below` among a directory's names that have one and for which `whole` says yes; `none` if there is none.
+static int64_t highest(const char *directory, int64_t (*number_of)(const char *name), int64_t below, bool (*whole)(const char *path), int64_t none)
 {
     DIR *listing = opendir(directory);
     if (!listing)
         return none;
     int64_t best = none;
     for (struct dirent *entry; (entry = readdir(listing));) {
-        int64_t number = number_after(entry->d_name, prefix);
+        int64_t number = number_of(entry->d_name);
         if (number <= best || number >= below)
             continue;
         char *path = path_join(directory, entry->d_name);
@@ -72,7 +86,7 @@ static bool is_complete(const char *path)
 
 int64_t run_last_attempt(const char *run_directory)
 {
-    return highest(run_directory, "attempt-", INT64_MAX, is_directory, 0);
+    return highest(run_directory, attempt_number, INT64_MAX, is_directory, 0);
 }
 
 int64_t run_last_checkpoint(const char *run_directory)
@@ -83,7 +97,7 @@ int64_t run_last_checkpoint(const char *run_directory)
 int64_t run_last_checkpoint_before(const char *run_directory, int64_t step)
 {
     char *directory = path_join(run_directory, "checkpoints");
-    int64_t found = highest(directory, "step-", step, is_complete, -1);
+    int64_t found = highest(directory, run_checkpoint_step, step, is_complete, -1);
     free(directory);
     return found;
 }

@@ -22,6 +22,7 @@ char *run_attempt_directory(const char *run_directory, int64_t attempt);        
 char *run_attempt_file(const char *run_directory, int64_t attempt, const char *name); // …/attempt-N/name
 char *run_checkpoint_directory(const char *run_directory, int64_t step);             // …/checkpoints/step-0000120
 int64_t run_last_attempt(const char *run_directory);                                 // highest N with a directory; 0 if none
+int64_t run_checkpoint_step(const char *name);                                       // 120 of "step-0000120"; -1 of other names
 // Newest step with a complete checkpoint under directory/checkpoints; -1 if none.
 int64_t run_last_checkpoint(const char *run_directory);
 int64_t run_last_checkpoint_before(const char *run_directory, int64_t step); // the newest of those with a lower step

@@ -117,7 +117,7 @@ static void test_what_is_saved_is_what_was_there(void **state)
     assert_int_equal(saver_finish(bench.saver, &saved, &err), 0);
     assert_int_equal(saved.step, 1);
     char *directory = run_checkpoint_directory(bench.folder, 1);
-    assert_int_equal(checkpoint_verify(directory, &err), 0);
+    assert_int_equal(checkpoint_verify(directory, VERIFY_ALL, &err), 0);
     free(directory);
     struct resumed resumed;
     assert_int_equal(checkpoint_resume(&bench.state, &resumed, &err), 0);
@@ -141,7 +141,7 @@ static void test_nothing_is_early(void **state)
         assert_int_equal(saver_begin(bench.saver, &bench.state, true, &err), 0);
         while (saved.bytes == 0) {
             if (file_exists(mark))
-                assert_int_equal(checkpoint_verify(directory, &err), 0);
+                assert_int_equal(checkpoint_verify(directory, VERIFY_ALL, &err), 0);
             if (saver_has_news(bench.saver))
                 assert_int_equal(saver_advance(bench.saver, &saved, &err), 0);
         }
@@ -196,7 +196,7 @@ static void test_a_full_disk(void **state)
                                                                : "step-0000003.1.tmp/model-00001-of-00002.safetensors: File too large"));
     }
     char *directory = run_checkpoint_directory(bench.folder, 1);
-    assert_int_equal(checkpoint_verify(directory, &err), 0);
+    assert_int_equal(checkpoint_verify(directory, VERIFY_ALL, &err), 0);
     free(directory);
     assert_false(is_there(&bench, "checkpoints/step-0000002"));
     assert_false(is_there(&bench, "checkpoints/step-0000002.1.tmp"));

@@ -418,6 +418,13 @@ static void test_names_in_a_run_directory(void **state)
     assert_int_equal(run_last_checkpoint(root), 0);
     put("checkpoints/step-0000120/complete.json", "{}", "w");
     assert_int_equal(run_last_checkpoint(root), 120);
+    make("checkpoints/step-360"); // another name than the one by which it would be looked for
+    put("checkpoints/step-360/complete.json", "{}", "w");
+    assert_int_equal(run_last_checkpoint(root), 120);
+    assert_int_equal(run_checkpoint_step("step-0000120"), 120);
+    assert_int_equal(run_checkpoint_step("step-12345678"), 12345678);
+    assert_int_equal(run_checkpoint_step("step-00000120"), -1);
+    assert_int_equal(run_checkpoint_step("step-0000120.damaged"), -1);
 }
 
 #define IN_ROOT(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)

@@ -5,8 +5,10 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -195,6 +197,13 @@ static void test_lies(void **state)
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",
         "{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}",
         "{\"a\":[]}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",  // overlap
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]},\"b\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", // twice
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",  // a gap
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",            // a gap before the first
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",             // bytes behind the last
+        "{}",
+        "[1]",
         "[]{}",
         "{",
     };
@@ -206,6 +215,51 @@ static void test_lies(void **state)
             fail_msg("believed: %s", headers[i]);
         assert_non_null(strstr(err.text, "model.safetensors"));
     }
+}
+
+// Two files of a set that have the same tensor, a FIFO (which would be waited for), a directory.
+static void test_files(void **state)
+{
+    (void)state;
+    char *other = in_folder("model-2.safetensors"), *path = in_folder("model.safetensors");
+    struct tensor_set *set;
+    struct error err = {0};
+    write_model(NULL);
+    assert_int_equal(rename(path, other), 0);
+    write_model(NULL);
+    assert_int_equal(tensor_set_open(&set, folder, "model", &err), -1);
+    assert_non_null(strstr(err.text, "model.safetensors: tensor norm.weight is in "));
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(mkfifo(other, 0600), 0);
+    assert_int_equal(tensor_set_open(&set, folder, "model", &err), -1);
+    assert_non_null(strstr(err.text, "model-2.safetensors: not a regular file"));
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(tensor_set_open(&set, folder, "model", &err), -1);
+    assert_non_null(strstr(err.text, "model-2.safetensors: not a regular file"));
+    assert_int_equal(rmdir(other), 0);
+    free(other);
+    free(path);
+}
+
+// A third dimension makes a tensor larger than the matrix that it begins as.
+static void test_shapes(void **state)
+{
+    (void)state;
+    struct tensor_set *set;
+    struct tensor_info info;
+    struct error err = {0};
+    char text[TENSOR_SHAPE_TEXT];
+    put("{\"m\":{\"dtype\":\"F32\",\"shape\":[1,1,2],\"data_offsets\":[0,8]},\"v\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}", vector, 12);
+    assert_int_equal(tensor_set_open(&set, folder, "model", &err), 0);
+    assert_true(tensor_set_find(set, "m", &info));
+    assert_false(tensor_has_shape(&info, 1, 1));
+    assert_false(tensor_has_shape(&info, 1, 2));
+    assert_string_equal(tensor_shape_text(text, &info), "1 × 1 × 2");
+    assert_true(tensor_set_find(set, "v", &info));
+    assert_true(tensor_has_shape(&info, 1, 1));
+    assert_false(tensor_has_shape(&info, 2, 1));
+    tensor_set_close(set);
 }
 
 static void test_truncated(void **state)
@@ -231,7 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes), cmocka_unit_test(test_read_back), cmocka_unit_test(test_narrow_types), cmocka_unit_test(test_lies),
         cmocka_unit_test(test_other_types), cmocka_unit_test(test_other_names),
-        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_truncated), cmocka_unit_test(test_files), cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

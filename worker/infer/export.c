@@ -44,13 +44,6 @@ struct export {
     int status;                 // of what callbacks cannot return
 };
 
-static bool same_shape(const struct tensor_info *info, const struct param *param)
-{
-    bool vector = info->dimensions == 1;
-    return vector ? param->rows == 1 && info->shape[0] == param->columns
-                  : info->dimensions == 2 && info->shape[0] == param->rows && info->shape[1] == param->columns;
-}
-
 // Collects one tensor of the table: where it lies, and what it will be called.
 static void collect(void *context, const struct param *param)
 {
@@ -62,15 +55,16 @@ static void collect(void *context, const struct param *param)
         export->sources = reallocate(export->sources, export->room, sizeof *export->sources);
         export->entries = reallocate(export->entries, export->room, sizeof *export->entries);
     }
+    char shape[TENSOR_SHAPE_TEXT];
     struct source *source = &export->sources[export->count];
     struct tensor_entry *entry = &export->entries[export->count];
     if (!tensor_set_find(export->set, param->name, &source->info)) {
         export->status = error_set(export->err, "%s: no tensor %s in it, which its model needs", export->trained.checkpoint, param->name);
         return;
     }
-    if (!same_shape(&source->info, param)) {
-        export->status = error_set(export->err, "%s: %s has another shape than its model's, %lld x %lld", source->info.file, param->name,
-            (long long)param->rows, (long long)param->columns);
+    if (!tensor_has_shape(&source->info, param->rows, param->columns)) {
+        export->status = error_set(export->err, "%s: %s is %s, but its model's is %lld × %lld", source->info.file, param->name,
+            tensor_shape_text(shape, &source->info), (long long)param->rows, (long long)param->columns);
         return;
     }
     bool vector = param->init != INIT_NORMAL;
@@ -242,6 +236,7 @@ static int run(struct export *export, const char *path, const char *directory, i
 {
     if (trained_open(&export->trained, path, step, export->err) != 0 ||
         hf_architecture_of(&export->architecture, &export->trained.job.spec, export->err) != 0 ||
+        trained_verify(&export->trained, VERIFY_WEIGHTS, export->err) != 0 ||
         tensor_set_open(&export->set, export->trained.checkpoint, "model", export->err) != 0)
         return EXIT_BAD_INPUT;
     param_walk(&export->trained.job.spec, collect, export);

@@ -14,6 +14,8 @@ int loaded_prepare(struct loaded *loaded, struct trained *trained, int64_t threa
 
 int loaded_read(struct loaded *loaded, const struct trained *trained, const struct expert_store *store, struct error *err)
 {
+    if (trained_verify(trained, store ? VERIFY_WEIGHTS_BUT_EXPERTS : VERIFY_WEIGHTS, err) != 0)
+        return -1;
     if (model_new_for_inference(&loaded->model, &trained->job.spec, loaded->device, &loaded->parallel, store, err) != 0)
         return -1;
     struct extra_states extra = {0};

@@ -35,7 +35,7 @@ static size_t find_parts(const struct mapped_experts *mapped, struct tensor_info
             if (param->kind != kinds[which][i] || param->layer != (int32_t)layer || param->expert != (int32_t)expert)
                 continue;
             struct tensor_info *info = &parts[count++];
-            if (!tensor_set_find(mapped->set, param->name, info) || info->shape[0] != param->rows || info->shape[1] != param->columns)
+            if (!tensor_set_find(mapped->set, param->name, info) || !tensor_has_shape(info, param->rows, param->columns))
                 return 0;
         }
     return count;
@@ -111,14 +111,15 @@ static int check_all(struct mapped_experts *mapped, const char *directory, struc
 {
     for (size_t i = 0; i < mapped->table.count; i++) {
         const struct param *param = &mapped->table.items[i];
+        char shape[TENSOR_SHAPE_TEXT];
         struct tensor_info info;
         if (param->expert < 0)
             continue;
         if (!tensor_set_find(mapped->set, param->name, &info))
             return error_set(err, "%s: no tensor %s in it, which this model needs", directory, param->name);
-        if (info.shape[0] != param->rows || info.shape[1] != param->columns)
-            return error_set(err, "%s: %s is %lld x %lld, but this model's is %lld x %lld", info.file, param->name, (long long)info.shape[0],
-                (long long)info.shape[1], (long long)param->rows, (long long)param->columns);
+        if (!tensor_has_shape(&info, param->rows, param->columns))
+            return error_set(err, "%s: %s is %s, but this model's is %lld × %lld", info.file, param->name, tensor_shape_text(shape, &info),
+                (long long)param->rows, (long long)param->columns);
         mapped->all_bytes += info.bytes;
         mapped->all += param->kind == PARAM_EXPERT_DOWN;
     }

@@ -64,14 +64,13 @@ static int check_model(struct spec *spec, struct error *err)
     return status == 0 ? spec_runnable(spec, err) : -1;
 }
 
-static int open_foreign(struct trained *trained, const char *directory, struct error *err)
+int foreign_model(struct spec *spec, const char **name, const char *directory, struct error *err)
 {
-    struct spec *spec = &trained->job.spec;
-    spec_init(spec);
-    trained->checkpoint = string_copy(directory);
-    trained->step = -1;
-    if (hf_config_read(spec, NULL, directory, err) != 0)
+    if (hf_config_read(spec, name, directory, err) != 0)
         return -1;
+    int64_t positions = spec->data.sequence_length;
+    if (!positions)
+        spec->data.sequence_length = 1;
     spec->project = string_copy("huggingface"); // what a spec must have and a model does not say
     spec->name = string_copy("imported");
     spec->data.prefix = string_copy(directory);
@@ -81,8 +80,19 @@ static int open_foreign(struct trained *trained, const char *directory, struct e
     spec->training.learning_rate.peak = 1;
     spec->training.learning_rate.total_iterations = 1;
     lay_out_for_one(spec);
+    if (check_model(spec, err) != 0)
+        return error_context(err, "%s/" HF_CONFIG_FILE, directory);
+    spec->data.sequence_length = positions;
+    return 0;
+}
+
+static int open_foreign(struct trained *trained, const char *directory, struct error *err)
+{
+    spec_init(&trained->job.spec);
+    trained->checkpoint = string_copy(directory);
+    trained->step = -1;
     trained->eod = hf_end_of_text(directory);
-    return check_model(spec, err) == 0 ? 0 : error_context(err, "%s/" HF_CONFIG_FILE, directory);
+    return foreign_model(&trained->job.spec, NULL, directory, err);
 }
 
 int trained_open(struct trained *trained, const char *path, int64_t step, struct error *err)
@@ -103,6 +113,11 @@ int trained_open(struct trained *trained, const char *path, int64_t step, struct
                                 "), nor a model of transformers (" HF_CONFIG_FILE ")", directory);
     free(directory);
     return status;
+}
+
+int trained_verify(const struct trained *trained, enum verify_what what, struct error *err)
+{
+    return directory_has(trained->checkpoint, COMPLETE_FILE) ? checkpoint_verify(trained->checkpoint, what, err) : 0;
 }
 
 void trained_release(struct trained *trained)

@@ -87,8 +87,13 @@ int checkpoint_weights(struct model *model, const char *directory, struct error 
 // model.from: weights only, from any checkpoint directory; a dense one becomes experts where the spec asks for it (upcycle.c). Not collective.
 int checkpoint_start(struct model *model, const char *directory, struct error *err);
 
-// The directory's complete.json names files of these sizes and hashes. Not collective.
-int checkpoint_verify(const char *directory, struct error *err);
+// The directory's complete.json names its files, with these sizes and hashes, and no others hold tensors. Not collective.
+enum verify_what {
+    VERIFY_ALL,
+    VERIFY_WEIGHTS,             // not the optimizer's files
+    VERIFY_WEIGHTS_BUT_EXPERTS, // nor the content of files of experts alone, of which few may be wanted: their sizes
+};
+int checkpoint_verify(const char *directory, enum verify_what what, struct error *err);
 
 // What is compared when a run is resumed, by the keys of the field table: what decides the steps' rates and updates; the model's function.
 struct json *schedule_identity(const struct spec *spec);

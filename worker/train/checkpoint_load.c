@@ -3,13 +3,15 @@
 #include "schema/record/layout.h"
 #include "worker/train/checkpoint_read.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { JSON_MAX = 64 << 20 };
 
-static int verify_file(const char *directory, const struct json *file, struct error *err)
+// content: its SHA-256 too, for which all of it is read.
+static int verify_file(const char *directory, const struct json *file, bool content, struct error *err)
 {
     const char *name = js_string_of(js_get(file, "name"), "");
     int64_t expected = js_integer_of(js_get(file, "bytes"), -1);
@@ -19,17 +21,49 @@ static int verify_file(const char *directory, const struct json *file, struct er
         status = error_set(err, "%s: a file's name is \"%s\"", directory, name);
     else if (!file_exists(path))
         status = error_set(err, "%s: is missing, and complete.json names it", path);
+    else if (file_size(path) < 0)
+        status = error_set(err, "%s: not a regular file", path);
     else if (file_size(path) != expected)
         status = error_set(err, "%s: %lld bytes, expected %lld", path, (long long)file_size(path), (long long)expected);
-    else if (hash_file(hex, path, err) != 0)
+    else if (content && hash_file(hex, path, err) != 0)
         status = -1;
-    else if (strcmp(hex, js_string_of(js_get(file, "sha256"), "")) != 0)
+    else if (content && strcmp(hex, js_string_of(js_get(file, "sha256"), "")) != 0)
         status = error_set(err, "%s: corrupt: its SHA-256 is not that of complete.json", path);
     free(path);
     return status;
 }
 
-int checkpoint_verify(const char *directory, struct error *err)
+static bool is_named(const struct json *files, const char *name)
+{
+    for (size_t i = 0; i < js_count(files); i++)
+        if (strcmp(js_string_of(js_get(js_at(files, i), "name"), ""), name) == 0)
+            return true;
+    return false;
+}
+
+// Tensors are read from all of a directory's files: one that was not there when it was completed would be taken for part of it.
+static int verify_names(const char *directory, const struct json *files, struct error *err)
+{
+    DIR *listing = opendir(directory);
+    if (!listing)
+        return error_errno(err, "%s", directory);
+    int status = 0;
+    for (struct dirent *entry; status == 0 && (entry = readdir(listing));) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (end && entry->d_name != end && strcmp(end, ".safetensors") == 0 && !is_named(files, entry->d_name))
+            status = error_set(err, "%s/%s: complete.json does not name it", directory, entry->d_name);
+    }
+    closedir(listing);
+    return status;
+}
+
+// Of a file that holds experts and nothing else (checkpoint_image.c names them): part 2 and further ones.
+static bool holds_experts(const char *name)
+{
+    return strncmp(name, "model-", 6) == 0 && strncmp(name + 6, "00001-", 6) != 0;
+}
+
+int checkpoint_verify(const char *directory, enum verify_what what, struct error *err)
 {
     char *mark = path_join(directory, COMPLETE_FILE);
     struct json *complete = js_read_file(mark, JSON_MAX, err);
@@ -37,26 +71,26 @@ int checkpoint_verify(const char *directory, struct error *err)
     const struct json *files = js_get(complete, "files");
     if (status == 0 && js_count(files) == 0)
         status = error_set(err, "%s: names no files", mark);
-    for (size_t i = 0; i < js_count(files) && status == 0; i++)
-        status = verify_file(directory, js_at(files, i), err);
+    for (size_t i = 0; i < js_count(files) && status == 0; i++) {
+        const char *name = js_string_of(js_get(js_at(files, i), "name"), "");
+        bool wanted = what == VERIFY_ALL || strncmp(name, "optimizer", 9) != 0;
+        if (wanted)
+            status = verify_file(directory, js_at(files, i), what != VERIFY_WEIGHTS_BUT_EXPERTS || !holds_experts(name), err);
+    }
+    if (status == 0)
+        status = verify_names(directory, files, err);
     js_free(complete);
     free(mark);
     return status;
 }
 
-bool same_shape(const struct tensor_info *info, const struct param *param)
-{
-    if (info->dimensions == 1)
-        return param->rows == 1 && info->shape[0] == param->columns;
-    return info->shape[0] == param->rows && info->shape[1] == param->columns;
-}
-
 static int load_into(const struct model *model, void *to, const struct param *param, const struct tensor_info *info, const char *name, float *host,
     struct error *err)
 {
-    if (!same_shape(info, param))
-        return error_set(err, "%s: %s is %lld × %lld, but this model's %s is %lld × %lld", info->file, name, (long long)info->shape[0],
-            (long long)info->shape[1], param->name, (long long)param->rows, (long long)param->columns);
+    char shape[TENSOR_SHAPE_TEXT];
+    if (!tensor_has_shape(info, param->rows, param->columns))
+        return error_set(err, "%s: %s is %s, but this model's %s is %lld × %lld", info->file, name, tensor_shape_text(shape, info), param->name,
+            (long long)param->rows, (long long)param->columns);
     if (tensor_read(info, host, err) != 0)
         return -1;
     model->device->memory->upload(to, host, param_elements(param) * sizeof *host);

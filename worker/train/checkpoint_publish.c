@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int write_json(const char *directory, const char *name, const struct json *json, struct written *written, struct error *err)
@@ -70,6 +71,11 @@ static int sync_directory(const char *path, struct error *err)
 // The mark goes first: a directory half removed is no checkpoint.
 static void remove_checkpoint(const char *directory)
 {
+    struct stat info;
+    if (lstat(directory, &info) == 0 && S_ISLNK(info.st_mode)) { // somebody keeps it elsewhere: it is theirs
+        unlink(directory);
+        return;
+    }
     char *mark = path_join(directory, COMPLETE_FILE);
     unlink(mark);
     directory_remove(directory, NULL);
@@ -92,11 +98,13 @@ static size_t list_steps(const char *parent, int64_t steps[LISTED_MAX])
     size_t count = 0;
     for (struct dirent *entry; listing && (entry = readdir(listing)) && count < LISTED_MAX;) {
         char *directory = path_join(parent, entry->d_name), *mark = path_join(directory, COMPLETE_FILE), *end = NULL;
+        int64_t step = run_checkpoint_step(entry->d_name);
         bool ours = strncmp(entry->d_name, "step-", 5) == 0 && isdigit((unsigned char)entry->d_name[5]);
-        long long step = ours ? strtoll(entry->d_name + 5, &end, 10) : -1;
-        if (ours && *end == 0 && file_exists(mark))
+        if (ours)
+            strtoll(entry->d_name + 5, &end, 10);
+        if (step >= 0 && file_exists(mark))
             steps[count++] = step;
-        else if (ours && (*end == 0 || is_temporary(end)))
+        else if (step >= 0 || (ours && is_temporary(end)))
             remove_checkpoint(directory);
         free(mark);
         free(directory);

@@ -4,7 +4,6 @@
 #include "worker/weights/safetensors.h"
 
 float *host_for(const struct model *model); // room for the model's largest tensor; free()
-bool same_shape(const struct tensor_info *info, const struct param *param);
 // The tensor of that name, into the model. host: from host_for.
 int load_param(struct model *model, const struct tensor_set *set, const struct param *param, float *host, const char *directory,
     struct error *err);

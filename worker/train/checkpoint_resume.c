@@ -3,9 +3,12 @@
 #include "schema/record/layout.h"
 #include "worker/train/checkpoint_read.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { JSON_MAX = 64 << 20, DAMAGED_MAX = 64 };
 
@@ -16,14 +19,30 @@ struct choice {             // of rank 0
     struct text why;        // what is wrong with them
 };
 
+// A place that cannot be looked at (a disk that is not mounted, a file system that fails) holds who knows what: no reason to begin anew.
+static int check_place(const char *run_directory, struct error *err)
+{
+    char *path = path_join(run_directory, "checkpoints");
+    struct stat info;
+    DIR *listing = opendir(path);
+    bool absent = !listing && (errno == ENOTDIR || (errno == ENOENT && lstat(path, &info) != 0)); // a file in its place: saving says so
+    int status = listing || absent ? 0 : error_errno(err, "%s: whether this run has checkpoints cannot be told", path);
+    if (listing)
+        closedir(listing);
+    free(path);
+    return status;
+}
+
 // Reads everything once: what a resume rests on must have the bytes that were written.
 static int choose(struct choice *choice, const char *run_directory, struct error *err)
 {
     int64_t below = INT64_MAX;
+    if (check_place(run_directory, err) != 0)
+        return -1;
     while ((choice->step = run_last_checkpoint_before(run_directory, below)) >= 0) {
         struct error fault = {0};
         char *directory = run_checkpoint_directory(run_directory, choice->step);
-        int status = checkpoint_verify(directory, &fault);
+        int status = checkpoint_verify(directory, VERIFY_ALL, &fault);
         free(directory);
         if (status == 0)
             return 0;

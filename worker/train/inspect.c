@@ -89,7 +89,7 @@ static int tensors_to_json(const struct tensors *tensors, struct json *list, str
         struct json *item = js_object(), *shape = js_array();
         double norm;
         js_append(list, item);
-        for (int d = 0; d < info->dimensions; d++)
+        for (int d = 0; d < info->dimensions && d < TENSOR_DIMENSIONS; d++) // further ones are nobody's here
             js_append(shape, js_integer(info->shape[d]));
         js_set(item, "name", js_string(tensors->items[i].name));
         js_set(item, "dtype", js_string(info->dtype));
@@ -258,7 +258,7 @@ static void add_story(struct json *json, const char *directory)
     static const char *const keys[] = {"run_id", "attempt", "step", "samples", "tokens", "seed", "data", "schedule", "model"};
     char *mark = path_join(directory, COMPLETE_FILE), *path = path_join(directory, "trainer.json");
     struct error fault = {0};
-    bool complete = file_exists(mark), whole = complete && checkpoint_verify(directory, &fault) == 0;
+    bool complete = file_exists(mark), whole = complete && checkpoint_verify(directory, VERIFY_ALL, &fault) == 0;
     struct json *trainer = js_read_file(path, JSON_MAX, NULL);
     js_set(json, "directory", js_string(directory));
     js_set(json, "complete", js_boolean(complete));

@@ -84,7 +84,7 @@ static int open_model(struct trainer *trainer, struct error *err)
 static int verify_source(const struct spec *spec, const char *directory, struct error *err)
 {
     char *mark = path_join(directory, COMPLETE_FILE);
-    int status = file_exists(mark) ? checkpoint_verify(directory, err) : hf_config_check(spec, directory, err);
+    int status = file_exists(mark) ? checkpoint_verify(directory, VERIFY_WEIGHTS, err) : hf_config_check(spec, directory, err);
     free(mark);
     return status;
 }

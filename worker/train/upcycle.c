@@ -49,7 +49,7 @@ static void cut_slice(float *host, const struct param *param, enum cut cut, int6
 
 static int make_expert(const struct upcycling *up, const struct param *param, struct twin twin, struct error *err)
 {
-    char name[128];
+    char name[128], shape[TENSOR_SHAPE_TEXT];
     struct tensor_info info;
     snprintf(name, sizeof name, "model.layers.%d.mlp.%s", param->layer, twin.name);
     if (!tensor_set_find(up->set, name, &info))
@@ -57,9 +57,9 @@ static int make_expert(const struct upcycling *up, const struct param *param, st
     struct param dense = *param;
     dense.rows *= twin.cut == CUT_ROWS ? up->granularity : 1;
     dense.columns *= twin.cut == CUT_COLUMNS || twin.cut == CUT_VECTOR ? up->granularity : 1;
-    if (!same_shape(&info, &dense))
-        return error_set(err, "%s: %s is %lld × %lld, but %lld slices for experts of this model are %lld × %lld", up->directory, name,
-            (long long)info.shape[0], (long long)info.shape[1], (long long)up->granularity, (long long)dense.rows, (long long)dense.columns);
+    if (!tensor_has_shape(&info, dense.rows, dense.columns))
+        return error_set(err, "%s: %s is %s, but %lld slices for experts of this model are %lld × %lld", up->directory, name,
+            tensor_shape_text(shape, &info), (long long)up->granularity, (long long)dense.rows, (long long)dense.columns);
     if (tensor_read(&info, up->host, err) != 0)
         return -1;
     cut_slice(up->host, param, twin.cut, param->expert % up->granularity, up->granularity);

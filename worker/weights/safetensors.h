@@ -2,7 +2,8 @@
 // bytes without gaps. A header entry is name: {"dtype", "shape", "data_offsets": [begin, end]}.
 //
 // Reading takes a directory's files of one kind (model*.safetensors, optimizer*.safetensors) as one set, so a checkpoint may be cut into
-// files in any way, Hugging Face's included. Headers are checked against the file's size before any tensor is believed.
+// files in any way, Hugging Face's included. Before any tensor is believed headers are checked: tensors fill their file without gap or overlap,
+// and no name is in two files.
 #pragma once
 #include "schema/base/error.h"
 #include "schema/base/hash.h"
@@ -25,7 +26,7 @@ int safetensors_write(const char *path, const struct tensor_entry *entries, size
     void (*fetch)(void *context, void *host, const struct tensor_entry *entry, size_t at, size_t bytes), void *context, int64_t *bytes,
     char hex[HASH_HEX], struct error *err);
 
-enum { TENSOR_DIMENSIONS = 3 };
+enum { TENSOR_DIMENSIONS = 3, TENSOR_SHAPE_TEXT = 80 };
 
 struct tensor_set;
 struct tensor_info {
@@ -43,6 +44,9 @@ void tensor_set_close(struct tensor_set *set);
 // By our name. A tensor that transformers names otherwise (OLMoE's experts, or all experts of a layer in one tensor) is found under our name too,
 // as the part of the file that it is.
 bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info);
+// A vector is a matrix of one row. True: a buffer for rows · columns values holds all of the tensor.
+bool tensor_has_shape(const struct tensor_info *info, int64_t rows, int64_t columns);
+const char *tensor_shape_text(char text[TENSOR_SHAPE_TEXT], const struct tensor_info *info); // "2 × 64 × 32"; returns text
 // Converts from the stored dtype, which must not be I64. out holds info->elements floats.
 int tensor_read(const struct tensor_info *info, float *out, struct error *err);
 // The same for `count` elements from `first` on.

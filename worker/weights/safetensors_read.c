@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,11 +64,12 @@ static bool parse_entry(const struct tensor_file *file, const struct json *entry
     snprintf(info->dtype, sizeof info->dtype, "%s", dtype);
     info->at = file->data + begin;
     info->bytes = end - begin;
+    for (size_t d = 0; d < dimensions && d < TENSOR_DIMENSIONS; d++)
+        info->shape[d] = js_integer_of(js_at(shape, d), -1);
     if (dimensions < 1 || dimensions > TENSOR_DIMENSIONS)
         return true;
     info->elements = 1;
     for (size_t d = 0; d < dimensions; d++) {
-        info->shape[d] = js_integer_of(js_at(shape, d), -1);
         if (info->shape[d] < 1 || info->shape[d] > file_bytes / info->elements)
             return false;
         info->elements *= info->shape[d];
@@ -77,11 +79,52 @@ static bool parse_entry(const struct tensor_file *file, const struct json *entry
     return !size || info->bytes == info->elements * size;
 }
 
+struct span { int64_t begin, end; };
+
+static int compare_spans(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->end > y->end) - (x->end < y->end);
+}
+
+// Tensors lie one behind the other, from the first byte to the last: one that shares bytes with another is not what was written.
+static int check_spans(const struct tensor_file *file, struct span *spans, size_t count, int64_t file_bytes, struct error *err)
+{
+    int64_t at = file->data;
+    qsort(spans, count, sizeof *spans, compare_spans);
+    for (size_t i = 0; i < count; at = spans[i++].end)
+        if (spans[i].begin != at)
+            return error_set(err, "%s: its tensors %s at byte %" PRId64, file->path, spans[i].begin < at ? "overlap" : "leave a gap", at - file->data);
+    if (at != file_bytes)
+        return error_set(err, "%s: %" PRId64 " bytes behind its last tensor", file->path, file_bytes - at);
+    return 0;
+}
+
+static int check_entries(const struct tensor_file *file, int64_t file_bytes, struct error *err)
+{
+    size_t count = 0;
+    int status = js_kind(file->header) == JSON_KIND_OBJECT ? 0 : error_set(err, "%s: its header is no JSON object", file->path);
+    struct span *spans = allocate(js_count(file->header), sizeof *spans);
+    for (void *i = js_first(file->header); i && status == 0; i = js_next(file->header, i)) {
+        struct tensor_info info;
+        if (strcmp(js_key(i), "__metadata__") == 0)
+            continue;
+        if (!parse_entry(file, js_value(i), file_bytes, &info))
+            status = error_set(err, "%s: tensor %s does not fit the file", file->path, js_key(i));
+        else
+            spans[count++] = (struct span){info.at, info.at + info.bytes};
+    }
+    if (status == 0)
+        status = check_spans(file, spans, count, file_bytes, err);
+    free(spans);
+    return status;
+}
+
 static int open_file(struct tensor_file *file, char *path, struct error *err)
 {
-    *file = (struct tensor_file){.path = path, .descriptor = open(path, O_RDONLY | O_CLOEXEC)};
+    *file = (struct tensor_file){.path = path, .descriptor = file_open(path, err)};
     if (file->descriptor < 0)
-        return error_errno(err, "%s", path);
+        return -1;
     posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_RANDOM); // a header alone is read: what follows it may never be wanted
     int64_t bytes = file_size(path);
     uint64_t length;
@@ -100,11 +143,16 @@ static int open_file(struct tensor_file *file, char *path, struct error *err)
         return error_context(err, "%s", path);
     posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_NORMAL);
     file->data = 8 + (int64_t)length;
-    for (void *i = js_first(file->header); i; i = js_next(file->header, i)) {
-        struct tensor_info info;
-        if (strcmp(js_key(i), "__metadata__") != 0 && !parse_entry(file, js_value(i), bytes, &info))
-            return error_set(err, "%s: tensor %s does not fit the file", path, js_key(i));
-    }
+    return check_entries(file, bytes, err);
+}
+
+// A name stands for one tensor: which of two would count is nobody's guess.
+static int check_names(const struct tensor_set *set, const struct tensor_file *last, struct error *err)
+{
+    for (const struct tensor_file *file = set->files; file < last; file++)
+        for (void *i = js_first(last->header); i; i = js_next(last->header, i))
+            if (strcmp(js_key(i), "__metadata__") != 0 && js_get(file->header, js_key(i)))
+                return error_set(err, "%s: tensor %s is in %s too", last->path, js_key(i), file->path);
     return 0;
 }
 
@@ -152,6 +200,8 @@ int tensor_set_open(struct tensor_set **result, const char *directory, const cha
         }
         set->count++;
         status = open_file(&set->files[i], names[i], err);
+        if (status == 0)
+            status = check_names(set, &set->files[i], err);
     }
     free(names);
     if (status != 0) {
@@ -202,6 +252,21 @@ static bool cut_expert(struct tensor_info *info, const struct hf_alias *alias)
     info->bytes = info->elements * size;
     info->at += (alias->expert * alias->parts + alias->part) * info->bytes;
     return true;
+}
+
+bool tensor_has_shape(const struct tensor_info *info, int64_t rows, int64_t columns)
+{
+    if (info->dimensions == 1)
+        return rows == 1 && info->shape[0] == columns;
+    return info->dimensions == 2 && info->shape[0] == rows && info->shape[1] == columns;
+}
+
+const char *tensor_shape_text(char text[TENSOR_SHAPE_TEXT], const struct tensor_info *info)
+{
+    int used = snprintf(text, TENSOR_SHAPE_TEXT, "%lld", (long long)info->shape[0]);
+    for (int d = 1; d < info->dimensions && d < TENSOR_DIMENSIONS; d++)
+        used += snprintf(text + used, TENSOR_SHAPE_TEXT - (size_t)used, " × %lld", (long long)info->shape[d]);
+    return text;
 }
 
 bool tensor_set_find(const struct tensor_set *set, const char *name, struct tensor_info *info)
