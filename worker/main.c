@@ -7,6 +7,8 @@
 #include "worker/train/train.h"
 #include "worker/train/version.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,18 +63,20 @@ static int command_with_options(int argc, char **argv)
     return -1;
 }
 
-int main(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     int code = command_with_options(argc, argv);
     if (code >= 0)
         return code;
     const char *words[2] = {NULL, NULL};
     int count = 0;
-    bool as_json = false, help = false;
+    bool as_json = false, help = false, words_only = false;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
+        if (!words_only && strcmp(argv[i], "--") == 0)
+            words_only = true;
+        else if (!words_only && strcmp(argv[i], "--json") == 0)
             as_json = true;
-        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+        else if (!words_only && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0))
             help = true;
         else if (count < 2)
             words[count++] = argv[i];
@@ -96,4 +100,16 @@ int main(int argc, char **argv)
     if (strcmp(words[0], "inspect") == 0)
         return inspect_command(words[1], as_json);
     return wrong("no such command: ", words[0]);
+}
+
+// A result that could not be written is none, whatever the command thinks: a full disk shows when the last of it is flushed.
+int main(int argc, char **argv)
+{
+    int code = command(argc, argv);
+    errno = 0;
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (written || code != EXIT_DONE)
+        return code;
+    fprintf(stderr, "switchyard-worker: cannot write the output%s%s\n", errno ? ": " : "", errno ? strerror(errno) : ""); // none: it failed before
+    return EXIT_FAILED;
 }

@@ -14,6 +14,7 @@
 #include "worker/train/fault.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static int take_numbers(struct generation *g, struct error *err)
     const char *at = g->prompt_tokens;
     for (char *end; *at; at = *end == ',' ? end + 1 : end) {
         long long token = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',') || token < 0 || token >= V)
+        if (end == at || (*end && *end != ',') || (*end && !end[1]) || token < 0 || token >= V)
             return error_set(err, "--prompt-tokens are numbers from 0 to %" PRId64 " with commas between, not '%s'", V - 1, at);
         if (g->count == g->context)
             return error_set(err, "the prompt has more than %" PRId64 " tokens, which is the context", g->context);
@@ -171,13 +172,27 @@ static const char *end_after(const struct generation *g, int32_t token)
     return g->count > g->context ? "context" : NULL; // the last token is said, but there is no position to go on from it
 }
 
-static void run(struct generation *g)
+// Weights that have overflowed give logits that are no numbers, of which none is the likeliest.
+static int check_logits(const struct generation *g, const double *logits, struct error *err)
+{
+    for (int64_t v = 0; v < g->trained.job.spec.model.vocab_size; v++)
+        if (!isfinite(logits[v]))
+            return error_set(err, "%s: the model gives %s for token %" PRId64 " of the vocabulary after %" PRId64 " tokens: its weights have diverged",
+                g->trained.checkpoint, isnan(logits[v]) ? "NaN" : "an infinite value", v, g->count);
+    return 0;
+}
+
+static int run(struct generation *g, struct error *err)
 {
     size_t V = (size_t)g->trained.job.spec.model.vocab_size, row = read_prompt(g);
     double *logits = allocate(V, sizeof *logits), began = clock_steady();
     int32_t *order = allocate(V, sizeof *order);
+    int status = 0;
     while (!g->stop) {
         model_logits(g->loaded.model, row, logits);
+        status = check_logits(g, logits, err);
+        if (status != 0)
+            break;
         int32_t token = sample_token(logits, V, &g->sampling, (uint64_t)(g->count - g->prompt_count), order);
         say(g, token);
         g->tokens[g->count++] = token;
@@ -189,6 +204,7 @@ static void run(struct generation *g)
     g->seconds = clock_steady() - began;
     free(order);
     free(logits);
+    return status;
 }
 
 // ---- what is told at the end ----
@@ -293,10 +309,11 @@ int generate_command(int argc, char **argv)
         code = trained_open(&g.trained, words[0], step, &err) == 0 && take_prompt(&g, &err) == 0 ? open_model(&g, threads, &err) : -1;
     if (code != 0) {
         code = complain(&err, EXIT_BAD_INPUT);
+    } else if (run(&g, &err) != 0) {
+        code = complain(&err, EXIT_FAILED);
     } else {
-        run(&g);
         tell(&g);
-        code = ferror(stdout) ? EXIT_FAILED : EXIT_DONE;
+        code = EXIT_DONE;
     }
     release(&g);
     return code;

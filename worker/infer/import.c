@@ -3,7 +3,9 @@
 #include "schema/base/json.h"
 #include "schema/record/layout.h"
 #include "worker/infer/infer.h"
+#include "schema/shape/params.h"
 #include "worker/infer/options.h"
+#include "worker/infer/trained.h"
 #include "worker/infer/tokenizer.h"
 #include "worker/weights/hugging_face.h"
 #include "worker/weights/safetensors.h"
@@ -95,6 +97,35 @@ static void add_preamble(struct text *out, const struct spec *spec, const char *
     text_add(out, "\n");
 }
 
+struct check {
+    const struct tensor_set *set;
+    const char *directory;
+    struct error *err;
+    int status; // of the first tensor that is not as it should be
+};
+
+static void check_tensor(void *context, const struct param *param)
+{
+    struct check *check = context;
+    struct tensor_info info;
+    char shape[TENSOR_SHAPE_TEXT];
+    if (check->status != 0)
+        return;
+    if (!tensor_set_find(check->set, param->name, &info))
+        check->status = error_set(check->err, "%s: no tensor %s in it, which the model of config.json has", check->directory, param->name);
+    else if (!tensor_has_shape(&info, param->rows, param->columns))
+        check->status = error_set(check->err, "%s: %s is %s, but that of config.json's model is %lld × %lld", info.file, param->name,
+            tensor_shape_text(shape, &info), (long long)param->rows, (long long)param->columns);
+}
+
+// A run would find it out too, but later.
+static int check_tensors(const struct spec *spec, const struct tensor_set *set, const char *directory, struct error *err)
+{
+    struct check check = {set, directory, err, 0};
+    param_walk(spec, check_tensor, &check);
+    return check.status;
+}
+
 static int write_out(const struct text *out, const char *file, struct error *err)
 {
     if (!file) {
@@ -138,7 +169,8 @@ int import_command(int argc, char **argv)
     spec_init(&spec);
     text_init(&out, 1 << 20);
     code = EXIT_BAD_INPUT;
-    if (check_directory(directory, &err) == 0 && hf_config_read(&spec, &name, directory, &err) == 0 && tensor_set_open(&set, directory, "model", &err) == 0) {
+    if (check_directory(directory, &err) == 0 && foreign_model(&spec, &name, directory, &err) == 0 &&
+        tensor_set_open(&set, directory, "model", &err) == 0 && check_tensors(&spec, set, directory, &err) == 0) {
         add_preamble(&out, &spec, name, directory);
         add_model(&out, &spec, directory);
         code = write_out(&out, file, &err) == 0 ? EXIT_DONE : EXIT_FAILED;
