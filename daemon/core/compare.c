@@ -154,15 +154,18 @@ static void walk(struct json *list, const char *path, const struct json *a, cons
             walk_key(list, path, js_key(i), NULL, js_value(i));
 }
 
+// What they are called and what was asked of them is no configuration.
 static struct json *compare_configuration(const struct run_row rows[2])
 {
-    struct json *list = js_array(), *kept = js_array();
-    walk(list, "", rows[0].spec, rows[1].spec);
-    for (size_t i = 0; i < js_count(list); i++)
-        if (strcmp(js_string_of(js_get(js_at(list, i), "key"), ""), "name") != 0)
-            js_append(kept, js_keep(js_at(list, i)));
-    js_free(list);
-    return kept;
+    struct json *list = js_array(), *specs[2] = {js_copy(rows[0].spec), js_copy(rows[1].spec)};
+    for (size_t i = 0; i < 2; i++) {
+        js_remove(specs[i], "name");
+        js_remove(specs[i], "question");
+    }
+    walk(list, "", specs[0], specs[1]);
+    js_free(specs[0]);
+    js_free(specs[1]);
+    return list;
 }
 
 // ---- predicted and measured ----
@@ -269,9 +272,14 @@ static struct json *compare_facts(const struct run_row rows[2])
     return facts;
 }
 
-// Under the lock.
-static struct json *compare(struct daemon *daemon, const struct run_row rows[2])
+// Under the lock. A training run and the making of its data have nothing in common: a table of them would be all differences.
+static void compare(struct daemon *daemon, const struct run_row rows[2], struct answer *answer)
 {
+    if (strcmp(rows[0].kind, rows[1].kind) != 0) {
+        answer_fail(answer, 400, "%s is a run of kind %s and %s one of kind %s: there is nothing to compare", rows[0].name, rows[0].kind,
+            rows[1].name, rows[1].kind);
+        return;
+    }
     struct json *body = js_object();
     js_set(body, "a", run_summary(daemon, &rows[0]));
     js_set(body, "b", run_summary(daemon, &rows[1]));
@@ -283,7 +291,8 @@ static struct json *compare(struct daemon *daemon, const struct run_row rows[2])
     js_set(body, "predicted", compare_predictions(daemon, rows));
     js_set(body, "same_data", compare_data(daemon, rows));
     js_set(body, "facts", compare_facts(rows));
-    return body;
+    answer->body = body;
+    answer->status = 200;
 }
 
 void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct answer *answer)
@@ -292,8 +301,7 @@ void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct 
     pthread_mutex_lock(&daemon->lock);
     if (answer_run(daemon, a, &rows[0], answer) == 0) {
         if (answer_run(daemon, b, &rows[1], answer) == 0) {
-            answer->body = compare(daemon, rows);
-            answer->status = 200;
+            compare(daemon, rows, answer);
             run_row_release(&rows[1]);
         }
         run_row_release(&rows[0]);

@@ -188,6 +188,9 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
     struct stat info;
     if (from->path && (stat(from->path, &info) != 0 || !S_ISDIR(info.st_mode)))
         return error_set(err, "model.from.path: %s is not a directory", from->path);
+    if (from->path && !directory_has(from->path, COMPLETE_FILE) && !directory_has(from->path, "config.json"))
+        return error_set(err, "model.from.path: %s is neither a complete checkpoint (%s is missing) nor a model of transformers (config.json is)",
+            from->path, COMPLETE_FILE);
     if (!from->run)
         return 0;
     for (size_t i = first; i < drafts->count; i++)
@@ -210,6 +213,9 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
         status = error_set(err, "model.from.run: %s/%s %s", row.project, row.name, run_state_name(row.state));
     else if (run_state_ended(row.state) && run_last_checkpoint(row.directory) < 0)
         status = error_set(err, "model.from.run: %s/%s saved no weights to start from (its checkpoint.interval is 0)", row.project, row.name);
+    else if (run_state_ended(row.state) && from->step > 0 && !run_has_checkpoint(row.directory, from->step))
+        status = error_set(err, "model.from.step: %s/%s has no complete checkpoint of step %lld; its last one is of step %lld", row.project, row.name,
+            (long long)from->step, (long long)run_last_checkpoint(row.directory));
     if (status == 0)
         status = fits_stored(&draft->spec, &row, err);
     run_row_release(&row);

@@ -1,4 +1,4 @@
-// A project in one table: its runs in groups that differ in nothing but name and seed, and of each group the mean and the range of what
+// A project in one table: its runs in groups that differ in nothing but name, seed and the file's question, and of each group the mean and the range of what
 // its finished runs came to.
 #include "daemon/core/core.h"
 
@@ -16,7 +16,7 @@ static const char *const medians[] = {"tokens_per_second"};
 enum { LAST = sizeof last_values / sizeof *last_values, MEDIANS = sizeof medians / sizeof *medians, BUSIEST = LAST + MEDIANS, SPREADS };
 
 struct group {
-    struct json *key;   // the spec without name and seed
+    struct json *key;   // the spec without name, question and seed
     struct json *title, *parameters, *runs, *seeds;
     struct json *sweep; // the swept keys that they share, all but the seed; null where they are no trials
     struct spread spreads[SPREADS];
@@ -43,6 +43,7 @@ static struct json *key_of(const struct run_row *row)
 {
     struct json *key = js_copy(row->spec);
     js_remove(key, "name");
+    js_remove(key, "question");
     js_remove(js_get(key, "training"), "seed");
     return key;
 }

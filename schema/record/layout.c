@@ -94,6 +94,14 @@ int64_t run_last_checkpoint(const char *run_directory)
     return run_last_checkpoint_before(run_directory, INT64_MAX);
 }
 
+bool run_has_checkpoint(const char *run_directory, int64_t step)
+{
+    char *directory = run_checkpoint_directory(run_directory, step);
+    bool there = is_complete(directory);
+    free(directory);
+    return there;
+}
+
 int64_t run_last_checkpoint_before(const char *run_directory, int64_t step)
 {
     char *directory = path_join(run_directory, "checkpoints");

@@ -1,6 +1,7 @@
 // Names inside a run directory (the only place where daemon and worker meet). All results are free()d by the caller.
 #pragma once
 #include "schema/base/text.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 #define RUN_FILE "run.json"
@@ -25,4 +26,5 @@ int64_t run_last_attempt(const char *run_directory);                            
 int64_t run_checkpoint_step(const char *name);                                       // 120 of "step-0000120"; -1 of other names
 // Newest step with a complete checkpoint under directory/checkpoints; -1 if none.
 int64_t run_last_checkpoint(const char *run_directory);
+bool run_has_checkpoint(const char *run_directory, int64_t step);                    // … a complete one of this very step
 int64_t run_last_checkpoint_before(const char *run_directory, int64_t step); // the newest of those with a lower step

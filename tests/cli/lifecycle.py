@@ -72,6 +72,7 @@ def test_refused_whole(home):
     refused(home, "--set", "output=/proc/switchyard-runs", says="/proc/switchyard-runs")
     refused(home, "--set", f"data.text={home.work}", says="is not a file")
     refused(home, "--set", "model.from.run=nobody", says="nobody")
+    refused(home, "--set", f"model.from.path={home.work}", says="neither a complete checkpoint")
     foreign = home.home / "runs" / "tiny" / "dense-1"
     foreign.mkdir(parents=True)
     (foreign / "mine").write_text("keep")

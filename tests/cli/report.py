@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from support import Home  # noqa: E402
+from support import TINY, Home  # noqa: E402
 
 
 def main():
@@ -12,7 +12,8 @@ def main():
         home.serve()
         spec = home.spec()
         for seed in (1, 2, 3):
-            home.cli("run", spec, "--set", f"training.seed={seed}")
+            asked = home.spec("# Asked in other words?\n" + TINY, "asked.yaml") if seed == 2 else spec
+            home.cli("run", asked, "--set", f"training.seed={seed}")
         home.cli("run", spec, "--run", "dense", "--set", "training.learning_rate.peak=2e-3")
         home.cli("submit", spec, "--run", "moe", "--set", "training.iterations=100000")
         home.wait_for("moe-4", {"running"})
@@ -35,6 +36,10 @@ def main():
         assert spread["least"] <= busiest <= spread["most"] and 1 <= spread["least"], (spread, busiest)
         assert groups[0]["metrics"]["busiest_expert"] is None and groups[0]["metrics"]["load_balancing_loss"] is None
         assert [left["name"] for left in report["left_out"]] == ["moe-4"], report["left_out"]
+
+        assert [d["key"] for d in home.json("compare", "dense-1", "dense-2")["configuration"]] == ["training.seed"]
+        other = home.run("compare", "dense-1", "tokenize-1")
+        assert other.returncode == 3 and "nothing to compare" in other.stderr, (other.returncode, other.stderr)
 
         table = home.cli("report", "tiny", "--markdown")
         lines = table.stdout.splitlines()
