@@ -9,6 +9,7 @@
 #include "daemon/core/retries.h"
 #include "daemon/exec/executor.h"
 #include "daemon/exec/launch.h"
+#include "daemon/exec/slurm/slurm.h"
 #include "daemon/store/series.h"
 #include "daemon/store/state.h"
 #include "daemon/store/trackio.h"
@@ -83,6 +84,7 @@ struct daemon {
     struct executor_use executors[EXECUTORS_MAX];
     size_t executor_count;
     struct local_context local;
+    struct slurm *slurm;
     pthread_mutex_t lock;
     pthread_cond_t changed; // an event was added
     pthread_mutex_t wake_lock;
@@ -104,6 +106,7 @@ struct view {
     int64_t attempt;
     bool cancel_requested;
     char project[65], name[65], run_id[33], kind[16];
+    char title[130]; // project.name
     const struct executor_use *executor;
     char *directory, *dataset_key, *reason, *excluded;
     int64_t retries;
@@ -123,6 +126,8 @@ void watches_sweep(struct daemon *daemon);                    // forgets those t
 
 // executors.c: which executors there are, and a run's own; NULL for a name that this build does not know.
 void executors_open(struct daemon *daemon);
+void executors_close(struct daemon *daemon); // jobs stay
+struct json *executors_health(struct daemon *daemon); // of the scheduler; null while nobody has asked it for anything
 const struct executor_use *executor_named(const struct daemon *daemon, const char *name);
 // What identifies a run's job to its executor.
 struct job job_of(const struct view *view);

@@ -63,7 +63,7 @@ void drafts_release(struct drafts *drafts, bool undo)
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
         run_row_release(&draft->row);
-        if (draft->has_spec)
+        if (draft->spec_held)
             spec_release(&draft->spec);
         free(draft->root);
         free(draft->staging);
@@ -81,12 +81,12 @@ static int read_spec(struct draft *draft, const struct json *resolved, const cha
 {
     if (spec_from_json(&draft->spec, resolved, err) != 0)
         return -1;
-    draft->has_spec = true;
+    draft->has_spec = draft->spec_held = true;
     struct spec *spec = &draft->spec;
     if (spec_runnable(spec, err) != 0)
         return -1;
-    if (spec->executor != EXECUTOR_LOCAL)
-        return error_set(err, "executor: this build runs on this machine only (executor: local)");
+    free(draft->row.executor);
+    draft->row.executor = string_copy(spec->executor == EXECUTOR_SLURM ? "slurm" : "local");
     struct plan plan;
     if (plan_init(&plan, spec, err) != 0)
         return -1;
@@ -262,16 +262,23 @@ static struct json *tokenize_spec(struct daemon *daemon, const struct draft *use
     char *prefix = dataset_prefix(daemon->home, user->key);
     struct json *spec = js_object();
     js_set(spec, "tokenize", dataset_tokenize(&user->spec.data, js_string_of(js_get(data, "document"), ""), user->text_path, prefix));
+    const struct json *retry = js_get(user->row.spec, "retry");
+    if (retry)
+        js_set(spec, "retry", js_keep(retry));
     free(prefix);
     return spec;
 }
 
 // A stage that makes this run's data, beside the run, once for all that need the same.
-static void add_tokenize(struct daemon *daemon, struct drafts *drafts, struct drafts *stages, const struct draft *user)
+static void add_tokenize(struct daemon *daemon, struct drafts *drafts, struct drafts *stages, size_t index)
 {
+    const struct draft *user = &drafts->at[index];
     if (!user->key[0] || dataset_is_complete(daemon->home, user->key) || find_key(stages, user->key) || find_key(drafts, user->key))
         return;
     struct draft *stage = add_draft(stages, "tokenize");
+    stage->user = (ptrdiff_t)index;
+    free(stage->row.executor);
+    stage->row.executor = string_copy(user->row.executor);
     memcpy(stage->row.project, user->row.project, sizeof stage->row.project);
     strcpy(stage->row.name, "tokenize-");
     memcpy(stage->key, user->key, sizeof stage->key);
@@ -295,7 +302,6 @@ static int make_stage(struct daemon *daemon, struct draft *draft, struct error *
     draft->row.iterations = 0;
     draft->row.dataset_key = string_copy(draft->key);
     strcpy(draft->row.kind, "tokenize");
-    spec_release(&draft->spec);
     draft->has_spec = false;
     return 0;
 }
@@ -379,12 +385,16 @@ static void join_stages(struct daemon *daemon, struct drafts *drafts, struct dra
 {
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
+        draft->user = (ptrdiff_t)i;
         if (!draft->has_spec)
             continue;
         draft->root = draft->spec.output ? string_copy(draft->spec.output) : path_join(daemon->home, "runs");
-        add_tokenize(daemon, drafts, stages, draft);
+        add_tokenize(daemon, drafts, stages, i);
     }
+    for (size_t i = 0; i < stages->count; i++)
+        stages->at[i].user += (ptrdiff_t)stages->count;
     for (size_t i = 0; i < drafts->count; i++) {
+        drafts->at[i].user += (ptrdiff_t)stages->count;
         if (drafts->at[i].from_sibling != FROM_NONE)
             drafts->at[i].from_sibling += (ptrdiff_t)stages->count;
         stages->at[stages->count + i] = drafts->at[i];

@@ -10,12 +10,14 @@ struct draft {
     struct run_row row;
     struct spec spec; // of a train run
     bool has_spec;
+    bool spec_held;         // spec is to be released: also of a stage that was asked for with one
     char *root;             // where its project's directory is
     bool root_made;         // there was no such directory before
     char *staging;          // prepared directory; NULL: not made, or in its place already
     char *placed;           // final directory, once it is there
     char key[33];           // dataset it needs or makes; empty: none
     char *text_path;        // what is tokenised
+    ptrdiff_t user;         // index of the draft by whose spec it is launched: its own, or that of one that needs what it makes
     ptrdiff_t from_sibling; // index of the draft whose weights it starts from
     int64_t from_run;       // stored run whose weights it starts from; 0: none
     char *from_directory;

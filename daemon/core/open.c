@@ -148,6 +148,7 @@ void daemon_close(struct daemon *daemon)
         return;
     watches_sweep(daemon);
     watches_sweep(daemon);
+    executors_close(daemon);
     if (daemon->series)
         series_free(daemon->series);
     if (daemon->reader)
@@ -165,7 +166,6 @@ void daemon_close(struct daemon *daemon)
     free(daemon->home);
     free(daemon->trackio_path);
     free(daemon->worker);
-    local_context_release(&daemon->local);
     free(daemon->job_script);
     free(daemon);
 }
@@ -209,6 +209,7 @@ void daemon_health(struct daemon *daemon, struct answer *answer)
     js_set(body, "cores", js_integer(daemon->machine.cores));
     js_set(body, "gpus", js_integer((int64_t)daemon->machine.gpus.count));
     js_set(body, "runs_alive", js_integer(alive));
+    js_set(body, "scheduler", executors_health(daemon));
     answer->status = 200;
     answer->body = body;
 }

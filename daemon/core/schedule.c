@@ -190,6 +190,10 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     }
     if (executor->calls == executor_local())
         launch_show_gpus(&launch, &daemon->machine);
+    if (view->excluded) {
+        launch_leave_out(&launch, view->excluded);
+        js_set(description, "left_out", js_string(view->excluded));
+    }
     job.argv = (const char *const *)launch.argv.at;
     job.environment = (const char *const *)launch.environment.at;
     job.modules = (const char *const *)launch.modules.at;

@@ -139,7 +139,7 @@ static int write_files(struct daemon *daemon, const struct drafts *drafts, struc
 {
     struct launch launch;
     if (draft->has_spec ? launch_train(&launch, &draft->spec, &daemon->machine, daemon->worker, draft->row.directory, err)
-                        : launch_tokenize(&launch, NULL, &daemon->machine, daemon->worker, draft->row.directory, err))
+                        : launch_tokenize(&launch, &drafts->at[draft->user].spec, &daemon->machine, daemon->worker, draft->row.directory, err))
         return -1;
     if (!draft->row.provenance)
         draft->row.provenance = js_object();

@@ -35,6 +35,7 @@ static void add_view(void *context, const struct run_head *head)
     snprintf(view->name, sizeof view->name, "%s", head->name);
     snprintf(view->run_id, sizeof view->run_id, "%s", head->run_id);
     snprintf(view->kind, sizeof view->kind, "%s", head->kind);
+    snprintf(view->title, sizeof view->title, "%s.%s", view->project, view->name);
 }
 
 // ---- what is remembered of each ----

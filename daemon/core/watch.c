@@ -325,6 +325,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
             attempt_row_release(&stored);
         }
         apply(daemon, view, attempt, &judgement, &w, &end);
+        view->watch->reason_said = clock_steady();
     } else if (w.queues) {
         say_reason(daemon, view, &judgement);
     }

@@ -221,6 +221,12 @@ void launch_show_gpus(struct launch *launch, const struct machine *machine)
     free(words);
 }
 
+void launch_leave_out(struct launch *launch, const char *nodes)
+{
+    if (launch->options.count)
+        slurm_leave_out(&launch->options, nodes);
+}
+
 void launch_release(struct launch *launch)
 {
     word_list_release(&launch->argv);

@@ -42,6 +42,9 @@ int launch_check(struct launch *launch, const struct spec *spec, const struct ma
     const char *run_directory, struct error *err);
 void launch_release(struct launch *launch);
 
+// The scheduler is asked to leave these nodes out (names with commas between), if the launch goes to one.
+void launch_leave_out(struct launch *launch, const char *nodes);
+
 // Adds the variable that shows a job the GPUs it was given, and no others: it wins over what a person sets. Nothing on a machine without.
 void launch_show_gpus(struct launch *launch, const struct machine *machine);
 

@@ -50,20 +50,9 @@ static bool has_alltoall(const struct spec *spec)
     return spec->preflight.alltoall.present;
 }
 
-static bool refused_slurm(const struct spec *spec)
-{
-    return spec->slurm.present && spec->executor == EXECUTOR_SLURM;
-}
-
 static bool refused_hf_jobs(const struct spec *spec)
 {
     return spec->hf_jobs.present && spec->executor == EXECUTOR_HF_JOBS;
-}
-
-// An executor that follows from a `slurm:` section is refused there.
-static bool refused_executor(const struct spec *spec)
-{
-    return spec->executor != EXECUTOR_LOCAL && !(spec->executor == EXECUTOR_SLURM && spec->slurm.present);
 }
 
 static bool refused_nodes(const struct spec *spec)
@@ -95,7 +84,7 @@ const struct field spec_fields[] = {
     {"engine", FIELD_CHOICE, AT(engine), "native", .choices = CHOICES("native", "megatron", "deepspeed", "command"),
         .cannot = "train with another engine", .runs = BIT(ENGINE_NATIVE), .help = "what trains the model"},
     {"executor", FIELD_CHOICE, AT(executor), "local", .choices = CHOICES("local", "slurm", "hf-jobs"),
-        .derived = "slurm where there is a `slurm:` section, else local", .cannot = "start jobs other than local ones", .runs = BIT(EXECUTOR_LOCAL), .refused = refused_executor,
+        .derived = "slurm where there is a `slurm:` section, else local", .cannot = "rent machines", .runs = BIT(EXECUTOR_LOCAL) | BIT(EXECUTOR_SLURM),
         .help = "where jobs run"},
 
     {"code", FIELD_SECTION, .help = "repository that is recorded with the run"},
@@ -346,7 +335,7 @@ const struct field spec_fields[] = {
         .cannot = "compute with CUDA", .runs = BIT(DEVICE_AUTO) | BIT(DEVICE_CPU) | BIT(DEVICE_REFERENCE),
         .help = "what computes (reference: plain loops, slow)"},
 
-    {"slurm", FIELD_SECTION, AT(slurm.present), .present = has_slurm, .optional = true, .cannot = "submit to Slurm", .refused = refused_slurm,
+    {"slurm", FIELD_SECTION, AT(slurm.present), .present = has_slurm, .optional = true,
         .help = "options of sbatch"},
     {"slurm.partition", FIELD_STRING, AT(slurm.partition), .letters = "_.+,-", .help = "partition"},
     {"slurm.account", FIELD_STRING, AT(slurm.account), .letters = "_.+@-", .help = "account"},

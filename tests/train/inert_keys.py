@@ -52,6 +52,9 @@ BITS = {
 }
 # Keys that only decide what the launcher and the record say: `plan --json` shows the argv, the record is the resolved spec that travels
 # in run.json and into Trackio's config.
+ON_CLUSTER = {"executor": "local", "slurm.partition": "gpu", "slurm.account": "us", "slurm.qos": "high", "slurm.reservation": "course",
+              "slurm.constraint": "h100", "slurm.nodelist": "n1", "slurm.exclude": "n2", "slurm.mpi": "pmi2", "slurm.exclusive": True,
+              "slurm.requeue": True, "slurm.signal": "USR2@60", "slurm.grace": "30s"}
 PLANNED = {"project": "other", "output": "OUTPUT", "resources.ranks_per_node": 4}
 
 # Keys that show only where a run goes on, or begins from another's weights: section 5 below.
@@ -64,7 +67,7 @@ ALWAYS = {"training.deterministic": True, "model.moe.grouped_gemm": True}
 OTHER = {"enum": lambda p: next(v for v in p["enum"] if v != p.get("default")), "boolean": lambda p: not p.get("default", False),
          "integer": lambda p: max(p.get("minimum", 1), 2), "number": lambda p: 0.5, "string": lambda p: "word", "array": lambda p: ["/a:/a"]}
 SPECIAL = {"preflight.alltoall.size": "1GiB", "preflight.alltoall.iterations": 3, "preflight.alltoall.at_least": "50%",
-           "slurm.grace": "30s", "slurm.signal": "USR1@60", "hf-jobs.timeout": "1h",
+           "hf-jobs.timeout": "1h",
            "image.base": "docker://a/b:1.2",
            "data.tokenize.memory_per_task": "1GiB", "data.tokenize.sampling_rate": "50%"}
 
@@ -114,7 +117,7 @@ def as_yaml(value):
 with Bench() as bench:
     schema = json.loads(switchyard("schema", "--json").stdout)
     table = {key: value for key, value in leaves(schema) if key.split(".")[0] not in ("runs", "base")}
-    told = set(BITS) | set(PLANNED) | set(ALWAYS) | set(GOING_ON) | set(DAEMON_KEYS)
+    told = set(BITS) | set(PLANNED) | set(ON_CLUSTER) | set(ALWAYS) | set(GOING_ON) | set(DAEMON_KEYS)
 
     def spec_file(name, *changes):
         spec = {"project": "inert", "data": {"prefix": str(bench.prefix), "split": [90, 10, 0], "sequence_length": 32}}
@@ -197,6 +200,15 @@ with Bench() as bench:
         value = str(bench.root / "elsewhere") if value == "OUTPUT" else value
         other = planned(nested(key, value))
         check(f"{key}: {value!r} changes the argv", other["argv"] != plain["argv"], True)
+
+    # … of a job in a queue: what sbatch and srun are asked for.
+    def handed(change):
+        answer = planned({"executor": "slurm", "slurm": {}}, change)
+        return answer["argv"], answer["options"]
+
+    plain = handed({})
+    for key, value in ON_CLUSTER.items():
+        check(f"{key}: {value!r} changes what the scheduler is asked for", handed(nested(key, value)) != plain, True)
 
     # 4. Always met: the resolved spec, which is the record's configuration, tells.
     for key, value in ALWAYS.items():

@@ -186,7 +186,7 @@ static void test_json_is_final(void **state)
 static void test_unrunnable_keys(void **state)
 {
     (void)state;
-    static const char *const refused[] = {"engine=megatron", "executor=slurm", "image.path=x",
+    static const char *const refused[] = {"engine=megatron", "image.path=x",
         "training.distributed_optimizer=true", "training.overlap.gradient_reduce=true", "training.optimizer.name=sgd",
         "resources.nodes=2",
         "resources.device=cuda", "preflight.dcgm=1", "preflight.alltoall={}", "data.tokenizer=t.json",

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct slurm_shape slurm_shape_train(const struct spec *spec)
@@ -101,6 +102,24 @@ int slurm_options(struct word_list *options, const struct spec *spec, const stru
     add_signal(options, slurm);
     word_list_add(options, "--export=ALL");
     return 0;
+}
+
+void slurm_leave_out(struct word_list *options, const char *nodes)
+{
+    char **there = NULL;
+    for (size_t i = 0; i < options->count; i++) {
+        if (strncmp(options->at[i], "--nodelist=", strlen("--nodelist=")) == 0)
+            return;
+        if (strncmp(options->at[i], "--exclude=", strlen("--exclude=")) == 0)
+            there = &options->at[i];
+    }
+    if (!there) {
+        word_list_addf(options, "--exclude=%s", nodes);
+        return;
+    }
+    char *longer = string_format("%s,%s", *there, nodes);
+    free(*there);
+    *there = longer;
 }
 
 void slurm_srun(struct word_list *argv, const struct spec *spec, const struct slurm_shape *shape, const struct config_slurm *site)

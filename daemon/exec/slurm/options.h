@@ -23,6 +23,9 @@ struct slurm_shape slurm_shape_tokenize(const struct spec *spec); // one process
 int slurm_options(struct word_list *options, const struct spec *spec, const struct slurm_shape *shape, const struct config_slurm *site,
     const char *run_directory, struct error *err);
 
+// Leaves these nodes (with commas between) out too, unless the run names the nodes that it wants.
+void slurm_leave_out(struct word_list *options, const char *nodes);
+
 // srun and its options, for a command that is started once a rank.
 void slurm_srun(struct word_list *argv, const struct spec *spec, const struct slurm_shape *shape, const struct config_slurm *site);
 
