@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+extern const struct command command_adopt;
 extern const struct command command_cancel;
 extern const struct command command_check;
 extern const struct command command_compare;
@@ -27,6 +28,7 @@ extern const struct command command_version;
 extern const struct command command_wait;
 
 const struct command *const commands[] = {
+    &command_adopt,
     &command_cancel,
     &command_check,
     &command_compare,

@@ -1,5 +1,6 @@
 // `switchyard ls`: the runs, newest first.
 #include "daemon/cli/client.h"
+#include "daemon/cli/format.h"
 #include "daemon/cli/swept.h"
 #include "daemon/cli/view.h"
 #include "daemon/serve/target.h"
@@ -26,6 +27,18 @@ static bool show_groups(const struct json *runs, const char *key, bool as_json)
     return true;
 }
 
+// A scheduler that is silent makes what is listed old news.
+static void say_scheduler(struct client *client)
+{
+    struct json *health = client_get(client, "/api/v1/health");
+    const struct json *scheduler = js_get(health, "scheduler"), *since = js_get(scheduler, "silent_since"), *faults = js_get(scheduler, "faults");
+    char when[FORMAT_MAX];
+    if (scheduler && !js_boolean_of(js_get(scheduler, "answers"), true) && js_real_of(since, 0) > 0)
+        fprintf(stderr, "%s has not answered since %s%s%s\n", js_string_of(js_get(scheduler, "name"), "the scheduler"),
+            format_time(when, js_real_of(since, 0)), js_count(faults) ? ": " : "", js_string_of(js_at(faults, 0), ""));
+    js_free(health);
+}
+
 static int run_ls(const struct arguments *arguments)
 {
     const char *project = argument_value(arguments, "project", NULL);
@@ -47,6 +60,8 @@ static int run_ls(const struct arguments *arguments)
         fprintf(stderr, "no runs%s%s yet: `switchyard submit SPEC` makes some\n", project ? " of project " : "", project ? project : "");
     else if (answer)
         view_runs(stdout, js_get(answer, "runs"));
+    if (answer && !argument_flag(arguments, "json"))
+        say_scheduler(client);
     client_close(client);
     js_free(answer);
     return code;

@@ -11,7 +11,7 @@
 
 static bool is_moment(const char *label)
 {
-    return strcmp(label, "created") == 0 || strcmp(label, "started") == 0 || strcmp(label, "ended") == 0;
+    return strcmp(label, "expected_start") == 0 || strcmp(label, "created") == 0 || strcmp(label, "started") == 0 || strcmp(label, "ended") == 0;
 }
 
 static void print_member(const char *label, const struct json *value)
@@ -19,7 +19,7 @@ static void print_member(const char *label, const struct json *value)
     char moment[FORMAT_MAX];
     char *text = is_moment(label) ? string_copy(format_time(moment, js_real_of(value, 0))) : view_value(value), *clean = clean_line(text);
     if (js_kind(value) != JSON_KIND_NULL)
-        printf("  %-12s %s\n", label, clean);
+        printf("  %-14s %s\n", label, clean);
     free(clean);
     free(text);
 }
@@ -132,7 +132,7 @@ static void print_run(const struct json *run)
     char *name = view_run_name(run);
     printf("%s  %s\n", name, js_string_of(js_get(run, "state"), "?"));
     free(name);
-    static const char *const members[] = {"reason", "kind", "run_id", "directory", "created", "started", "ended", "step", "iterations"};
+    static const char *const members[] = {"reason", "expected_start", "executor", "kind", "run_id", "directory", "created", "started", "ended", "step", "iterations"};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         print_member(members[i], js_get(run, members[i]));
     print_attempts(js_get(run, "attempts"));

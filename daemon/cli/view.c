@@ -63,18 +63,38 @@ static void add_swept(struct table *table, const struct json *keys, const struct
     }
 }
 
+// Why a run does not run yet, and when its scheduler expects to start it. NULL: it does not wait. free()
+static char *wait_of(const struct json *run)
+{
+    const char *reason = js_string_of(js_get(run, "pending_reason"), NULL);
+    double start = js_real_of(js_get(run, "expected_start"), 0);
+    char when[FORMAT_MAX];
+    return reason ? string_format("%s%s%s", reason, start > 0 ? "; expected to start " : "", start > 0 ? format_time(when, start) : "") : NULL;
+}
+
+static bool any_waits(const struct json *runs)
+{
+    for (size_t i = 0; i < js_count(runs); i++)
+        if (js_string_of(js_get(js_at(runs, i), "pending_reason"), NULL))
+            return true;
+    return false;
+}
+
 void view_runs(FILE *out, const struct json *runs)
 {
     static const char *const heading[] = {"STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT"};
     enum { HEADING = sizeof heading / sizeof *heading };
+    bool waits = any_waits(runs);
     struct json *keys = swept_keys(runs);
     struct table table;
-    char *align = string_format("l%.*s%s", (int)js_count(keys), "rrrrrrrr", "lrrrrrl");
+    char *align = string_format("l%.*s%s%s", (int)js_count(keys), "rrrrrrrr", "lrrrrrl", waits ? "l" : "");
     table_init(&table, align);
     table_cell(&table, "RUN");
     add_swept(&table, keys, NULL);
     for (size_t i = 0; i < HEADING; i++)
         table_cell(&table, heading[i]);
+    if (waits)
+        table_cell(&table, "WAITS");
     for (size_t i = 0; i < js_count(runs); i++) {
         const struct json *run = js_at(runs, i);
         char loss[FORMAT_MAX], validation[FORMAT_MAX], rate[FORMAT_MAX], eta[FORMAT_MAX];
@@ -86,6 +106,10 @@ void view_runs(FILE *out, const struct json *runs)
         add_swept(&table, keys, run);
         for (size_t j = 0; j < HEADING; j++)
             table_cell(&table, cells[j]);
+        char *wait = wait_of(run);
+        if (waits)
+            table_cell(&table, wait);
+        free(wait);
         free(name);
         free(step);
         free(commit);

@@ -1,6 +1,8 @@
 // What a person asks of a run that is there: cancel, retry; and the stream of everything that happens.
 #include "daemon/core/core.h"
 #include "schema/base/clock.h"
+#include "schema/base/file.h"
+#include "schema/record/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +73,79 @@ static int retry(struct daemon *daemon, const struct run_row *row, struct error 
     return core_change(daemon, row->id, RUN_QUEUED, reason, "user", err);
 }
 
-void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer)
+// ---- what may differ ----
+
+static bool is_listed(const struct json *list, const char *word)
+{
+    for (size_t i = 0; i < js_count(list); i++)
+        if (strcmp(js_string_of(js_at(list, i), ""), word) == 0)
+            return true;
+    return false;
+}
+
+// The spec with checkpoint.accept_changed longer by these words; NULL where one of them is none.
+static struct json *spec_accepting(const struct json *spec, const struct json *accepted, struct error *err)
+{
+    struct json *longer = js_array();
+    const struct json *checkpoint = js_get(spec, "checkpoint"), *before = js_get(checkpoint, "accept_changed");
+    for (size_t i = 0; i < js_count(before); i++)
+        js_append(longer, js_keep(js_at(before, i)));
+    for (size_t i = 0; i < js_count(accepted); i++) {
+        const char *word = js_string_of(js_at(accepted, i), "");
+        if (strcmp(word, "data") != 0 && strcmp(word, "schedule") != 0 && strcmp(word, "model") != 0) {
+            error_set(err, "accept_changed: one of data, schedule, model, not '%.40s'", word);
+            js_free(longer);
+            return NULL;
+        }
+        if (!is_listed(longer, word))
+            js_append(longer, js_string(word));
+    }
+    struct json *copy = js_copy(spec), *section = checkpoint ? js_copy(checkpoint) : js_object();
+    js_set(section, "accept_changed", longer);
+    js_set(copy, "checkpoint", section);
+    return copy;
+}
+
+static int write_spec(const struct run_row *row, struct json *spec, struct error *err)
+{
+    char *path = path_join(row->directory, RUN_FILE);
+    struct json *run = js_read_file(path, SPEC_TEXT_MAX, err);
+    struct text bytes;
+    text_init(&bytes, SPEC_TEXT_MAX);
+    int status = run ? 0 : -1;
+    if (status == 0) {
+        js_set(run, "spec", js_keep(spec));
+        js_write_pretty(&bytes, run);
+        status = file_write_atomic(path, bytes.at, bytes.length, 0600, err);
+    }
+    text_release(&bytes);
+    js_free(run);
+    free(path);
+    return status;
+}
+
+// In the run's directory and in the database. A crash in between leaves a run that accepts what its row does not say yet.
+static int accept_changed(struct daemon *daemon, const struct run_row *row, const struct json *accepted, struct answer *answer)
+{
+    if (js_count(accepted) == 0)
+        return 0;
+    if (strcmp(row->kind, "train") != 0)
+        return answer_fail(answer, 400, "%s/%s trains nothing: there is no checkpoint that it goes on from", row->project, row->name);
+    answer->status = 400;
+    struct json *spec = spec_accepting(row->spec, accepted, &answer->error);
+    if (!spec)
+        return -1;
+    answer->status = 500;
+    int status = write_spec(row, spec, &answer->error);
+    if (status == 0)
+        status = state_set_spec(daemon->state, row->id, spec, &answer->error);
+    js_free(spec);
+    return status;
+}
+
+// ---- retry ----
+
+void daemon_retry(struct daemon *daemon, const char *run, const struct json *accepted, struct answer *answer)
 {
     struct run_row row;
     pthread_mutex_lock(&daemon->lock);
@@ -81,6 +155,8 @@ void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer)
                 answer, 409, "%s/%s is %s: only a run that is over can be tried again", row.project, row.name, run_state_name(row.state));
         else if (row.state == RUN_SUCCEEDED)
             answer_fail(answer, 409, "%s/%s has succeeded: there is nothing to try again", row.project, row.name);
+        else if (accept_changed(daemon, &row, accepted, answer) != 0)
+            ; // it has said why
         else if (retry(daemon, &row, &answer->error) == 0)
             answer_accepted(daemon, row.id, answer);
         else

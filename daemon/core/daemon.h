@@ -58,11 +58,18 @@ void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct 
 //  "left_out": [{"name","state"}]}: succeeded runs, those together that differ in name and seed only; oldest first
 void daemon_report(struct daemon *daemon, const char *project, struct answer *answer);
 void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer); // 202
-void daemon_retry(struct daemon *daemon, const char *run, struct answer *answer);  // 202; a new attempt that resumes
+// 202; a new attempt that resumes, by the stored argv and options. accepted (an array; NULL: nothing) of "data", "schedule", "model": what may
+// differ from the checkpoint from now on.
+void daemon_retry(struct daemon *daemon, const char *run, const struct json *accepted, struct answer *answer);
+// {"answered": bool, "jobs": [{job_id, run_id, state, name, directory|null}]}: the scheduler's jobs that carry a mark of ours and are no run of
+// this database. answered false: it is being asked, come again.
+void daemon_strangers(struct daemon *daemon, struct answer *answer);
+// 201; takes in a run that this database does not know, from its directory, with everything it recorded.
+void daemon_adopt(struct daemon *daemon, const char *directory, struct answer *answer);
 // Events after `after` (all runs), waiting up to wait_ms for the first: {"events": […], "last": id}
 void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct answer *answer);
 // Opens a file of the run for reading (logs): stream "stdout" | "stderr" of attempt (0: last). Opened beneath the run directory only. -1
 // and answer on failure.
 int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer);
-// {version, pid, started, home, trackio, cores, gpus, runs_alive}
+// {version, pid, started, home, trackio, scheduler {name, answers, silent_since|null, faults […], …}|null, cores, gpus, runs_alive}
 void daemon_health(struct daemon *daemon, struct answer *answer);

@@ -189,14 +189,52 @@ static void post_cancel(struct api *api, const struct request *request, const ch
     free(run);
 }
 
+// The request's body as an object, or an error in the response. Nothing at all is an empty object.
+static struct json *object_of(const struct request *request, struct response *response)
+{
+    struct error err = {0};
+    if (request->body_bytes == 0)
+        return js_object();
+    struct json *body = js_parse(request->body, request->body_bytes, &err);
+    if (js_kind(body) == JSON_KIND_OBJECT)
+        return body;
+    error_context(&err, "the body is not JSON");
+    response_error(response, 400, body ? "the body is not a JSON object" : err.text);
+    js_free(body);
+    return NULL;
+}
+
 static void post_retry(struct api *api, const struct request *request, const char *const *names, struct response *response)
 {
-    (void)request;
     struct answer answer = {0};
+    struct json *body = object_of(request, response);
+    if (!body)
+        return;
     char *run = run_of(names);
-    daemon_retry(api->daemon, run, &answer);
+    daemon_retry(api->daemon, run, js_get(body, "accept_changed"), &answer);
     respond(response, &answer);
     free(run);
+    js_free(body);
+}
+
+static void get_strangers(struct api *api, const struct request *request, const char *const *names, struct response *response)
+{
+    (void)request, (void)names;
+    struct answer answer = {0};
+    daemon_strangers(api->daemon, &answer);
+    respond(response, &answer);
+}
+
+static void post_adoption(struct api *api, const struct request *request, const char *const *names, struct response *response)
+{
+    (void)names;
+    struct answer answer = {0};
+    struct json *body = object_of(request, response);
+    if (!body)
+        return;
+    daemon_adopt(api->daemon, js_string_of(js_get(body, "directory"), ""), &answer);
+    respond(response, &answer);
+    js_free(body);
 }
 
 static void get_compare(struct api *api, const struct request *request, const char *const *names, struct response *response)
@@ -286,6 +324,8 @@ const struct route api_routes[] = {
     {"GET", "/api/v1/runs/{project}/{name}/logs", get_logs},
     {"POST", "/api/v1/runs/{project}/{name}/cancel", post_cancel},
     {"POST", "/api/v1/runs/{project}/{name}/retry", post_retry},
+    {"GET", "/api/v1/strangers", get_strangers},
+    {"POST", "/api/v1/adopt", post_adoption},
     {"GET", "/api/v1/compare", get_compare},
     {"GET", "/api/v1/report", get_report},
     {"GET", "/api/v1/events", get_events},

@@ -78,6 +78,7 @@ int64_t state_trials_started(struct state *state, int64_t experiment); // handed
 
 typedef void state_run_visitor(void *context, const struct run_row *row);
 int state_find_run(struct state *state, const char *project, const char *name, struct run_row *row, struct error *err); // 0 found, 1 none
+int state_find_run_id(struct state *state, const char *run_id, struct run_row *row, struct error *err);                // 0 found, 1 none
 int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err);                            // 0 found, 1 none
 // A run by what a person types: "project/name", or "name" where it names one run only (2 = several; err lists them).
 int state_resolve_run(struct state *state, const char *text, struct run_row *row, struct error *err);

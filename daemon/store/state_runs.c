@@ -207,6 +207,11 @@ int state_find_run(struct state *state, const char *project, const char *name, s
     return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE project = ? AND name = ?", "tt", project, name), row, err);
 }
 
+int state_find_run_id(struct state *state, const char *run_id, struct run_row *row, struct error *err)
+{
+    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE run_id = ?", "t", run_id), row, err);
+}
+
 int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err)
 {
     return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE id = ?", "i", id), row, err);

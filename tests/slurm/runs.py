@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Runs on a real Slurm cluster, as a person sees them: the daemon, its states and their reasons, attempts, and one curve over all of them."""
+import pathlib
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "cli"))
+from processes import trackio_rows  # noqa: E402
+from support import TINY, Home  # noqa: E402
+from testbed import Cluster, skip_without_cluster  # noqa: E402
+
+ENDED = ["succeeded", "failed", "cancelled", "timed_out", "out_of_memory", "lost"]
+SPEC = TINY.replace("project: tiny\n", "project: tiny\nexecutor: slurm\nslurm: {requeue: true, grace: 5s}\n")
+LONG = ["--set", "training.iterations=1000000", "--set", "training.learning_rate.total_iterations=1000000",
+        "--set", "checkpoint.interval=50", "--set", "checkpoint.keep=2", "--set", "training.validation.interval=0"]
+LIMIT = 240  # seconds that anything may take: two cores may have other work
+
+
+def check(what, actual, expected):
+    assert actual == expected, f"{what}: {actual!r}, expected {expected!r}"
+    print(f"ok  {what}", flush=True)
+
+
+def contains(what, text, part):
+    assert part in text, f"{what}: '{part}' is not in '{text}'"
+    print(f"ok  {what}: {text}", flush=True)
+
+
+def job_of(home, name):
+    return home.json("show", name)["attempts"][-1]["job_id"]
+
+
+def wait_until(what, predicate, limit=LIMIT):
+    deadline = time.monotonic() + limit
+    while not predicate():
+        assert time.monotonic() < deadline, f"{what}: not within {limit} s"
+        time.sleep(0.3)
+
+
+def wait_step(home, name, step):
+    wait_until(f"{name} comes to step {step}", lambda: home.json("show", name)["step"] >= step)
+
+
+def check_curve(home, shown):
+    steps = [step for step, _, _ in trackio_rows(home.trackio, shown["project"], shown["run_id"])]
+    check(f"{shown['name']}: every step once", steps, list(range(1, len(steps) + 1)))
+
+
+def finishes(home, cluster):
+    """Four ranks over two nodes; the data is made by a job of its own before."""
+    home.cli("submit", home.spec(SPEC), "--run", "moe", "--name", "four", "--set", "resources.nodes=2", "--set", "resources.ranks_per_node=2",
+             "--set", "parallelism.expert=4")
+    shown = home.wait_for("four", ENDED, LIMIT)
+    check("four ranks over two nodes", (shown["state"], shown["reason"], shown["executor"]), ("succeeded", "finished with exit code 0", "slurm"))
+    check("its data was made on the cluster too", home.json("show", "tokenize-1")["executor"], "slurm")
+    check("what the cluster says of it", cluster.job(shown["attempts"][0]["job_id"]).get("JobState", "COMPLETED"), "COMPLETED")
+    check_curve(home, shown)
+
+
+def cancelled(home, cluster):
+    for name in ("outside", "ours"):
+        home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", name, *LONG)
+    for name in ("outside", "ours"):
+        wait_step(home, name, 20)
+    cluster.client("scancel", job_of(home, "outside"))
+    home.cli("cancel", "ours")
+    outside, ours = (home.wait_for(name, ENDED, LIMIT) for name in ("outside", "ours"))
+    check("cancelled by somebody", outside["state"], "cancelled")
+    contains("and it says so", outside["reason"], "not by this daemon")
+    check("cancelled by us", (ours["state"], ours["reason"]), ("cancelled", "cancelled, stopped after saving"))
+    for shown in (outside, ours):
+        check_curve(home, shown)
+
+
+def waits(home, cluster):
+    """Held, released, and cancelled while it waits: never started."""
+    home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "held", "--set", "slurm.nodelist=n9")
+    refused = home.wait_for("held", ENDED, LIMIT)
+    check("a node that there is not", refused["state"], "failed")
+    contains("is refused in sbatch's words", refused["reason"], "n9")
+    cluster.fault("admin", "scontrol", "update", "PartitionName=main", "State=DOWN")
+    home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "waiting")
+    shown = home.wait_for("waiting", ["pending"], LIMIT)
+    wait_until("the scheduler's reason", lambda: "(" in (home.json("show", "waiting")["pending_reason"] or ""))
+    contains("why it waits", home.json("show", "waiting")["pending_reason"], "artition")
+    listed = home.cli("ls").stdout
+    assert "waiting" in listed and "artition" in listed, listed
+    home.cli("cancel", "waiting")
+    shown = home.wait_for("waiting", ENDED, LIMIT)
+    check("cancelled in the queue", (shown["state"], shown["attempts"][0]["code"]), ("cancelled", None))
+    assert not pathlib.Path(shown["directory"], "attempt-1").exists(), "it was started"
+    cluster.fault("admin", "scontrol", "update", "PartitionName=main", "State=UP")
+
+
+def requeued(home, cluster):
+    """By Slurm, twice, the second time while the daemon is away: one job, three attempts, one curve."""
+    home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "again", *LONG)
+    wait_step(home, "again", 60)
+    job = job_of(home, "again")
+    cluster.client("scontrol", "requeue", job)
+    wait_until("a second attempt waits", lambda: len(home.json("show", "again")["attempts"]) == 2)
+    wait_until("it runs", lambda: home.json("show", "again")["state"] == "running")
+    step = home.json("show", "again")["step"]
+    wait_step(home, "again", step + 20)
+    home.stop()
+    cluster.client("scontrol", "requeue", job)
+    third = pathlib.Path(home.home, "runs", "tiny", "again", "attempt-3", "heartbeat.json")
+    wait_until("a third attempt runs without the daemon", third.exists)
+    home.serve()
+    wait_step(home, "again", step + 100)
+    home.cli("cancel", "again")
+    shown = home.wait_for("again", ENDED, LIMIT)
+    check("attempts", [(a["number"], a["job_id"], a["state"], a["code"]) for a in shown["attempts"]],
+          [(1, job, "requeued", 75), (2, job, "requeued", 75), (3, job, "cancelled", 75)])
+    check_curve(home, shown)
+
+
+def failed(home, cluster):
+    """An end that Slurm alone knows of, tried again elsewhere; and one that is the run's own."""
+    home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "node", *LONG, "--set", "slurm.requeue=false",
+             "--set", "retry={limit: 1, on: [node_failed], delay: 1s}")
+    wait_step(home, "node", 60)
+    node = cluster.job(job_of(home, "node"))["NodeList"]
+    cluster.fault("node-kill", node)
+    cluster.fault("admin", "scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+    wait_until("a retry", lambda: any(e["kind"] == "retry" for e in home.json("show", "node")["events"]))
+    event = next(e for e in home.json("show", "node")["events"] if e["kind"] == "retry")
+    contains("the retry says why, and without whom", event["reason"], f"node_failed): retry 1 of 1 in 1 s, without nodes {node}")
+    wait_until("it runs once more", lambda: home.json("show", "node")["state"] == "running")
+    assert cluster.job(job_of(home, "node"))["NodeList"] != node, "on the node that failed"
+    cluster.fault("node-start", node)
+    home.cli("cancel", "node")
+    shown = home.wait_for("node", ENDED, LIMIT)
+    check("attempts after a node failed", [(a["number"], a["state"]) for a in shown["attempts"]], [(1, "lost"), (2, "cancelled")])
+    check_curve(home, shown)
+
+
+def main():
+    skip_without_cluster()
+    parts = [finishes, cancelled, waits, requeued, failed]
+    wanted = sys.argv[1:]
+    with Cluster(nodes=3) as cluster, Home(prefix="switchyard-slurm-runs-") as home:
+        home.root.chmod(0o755)
+        home.environment.update({key: cluster.environment[key] for key in ("SLURM_CONF", "PATH")})
+        home.serve()
+        for part in parts:
+            if not wanted or part.__name__ in wanted:
+                part(home, cluster)
+
+
+main()
