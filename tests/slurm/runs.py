@@ -80,7 +80,7 @@ def waits(home, cluster):
     home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "held", "--set", "slurm.nodelist=n9")
     refused = home.wait_for("held", ENDED, LIMIT)
     check("a node that there is not", refused["state"], "failed")
-    contains("is refused in sbatch's words", refused["reason"], "n9")
+    contains("is refused in sbatch's words", refused["reason"], "node name")
     cluster.fault("admin", "scontrol", "update", "PartitionName=main", "State=DOWN")
     home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "waiting")
     shown = home.wait_for("waiting", ["pending"], LIMIT)
@@ -147,7 +147,7 @@ def main():
         home.environment.update({key: cluster.environment[key] for key in ("SLURM_CONF", "PATH")})
         home.serve()
         for part in parts:
-            if not wanted or part.__name__ in wanted:
+            if not wanted or part.__name__ in wanted or part is finishes:  # the first makes the data for all
                 part(home, cluster)
 
 

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""A lost database: runs are taken in again from their directories, those that are over and one that still runs, with everything they
+recorded; retry --failed; and a checkpoint's changed surroundings, accepted by name."""
+import json
+import pathlib
+import shutil
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from processes import check_records, tagged, trackio_rows  # noqa: E402
+from support import TINY, Home  # noqa: E402
+
+LONG = ["--set", "training.iterations=1000000", "--set", "training.learning_rate.total_iterations=1000000",
+        "--set", "checkpoint.interval=100", "--set", "checkpoint.keep=2", "--set", "training.validation.interval=0"]
+
+
+def wait_step(home, name, step, limit=90):
+    deadline = time.monotonic() + limit
+    while home.json("show", name)["step"] < step:
+        assert time.monotonic() < deadline, f"{name} never came to step {step}"
+        time.sleep(0.2)
+
+
+def forget(home):
+    """The daemon's own database is gone; Trackio's and the run directories are not."""
+    home.stop()
+    for path in home.home.glob("switchyard.db*"):
+        path.unlink()
+    home.serve()
+    assert home.json("ls")["runs"] == []
+
+
+def adopted(home):
+    home.cli("submit", home.spec(), "--run", "moe", "--name", "done", "--set", "checkpoint.interval=2")
+    done = home.wait_for("done", ["succeeded"])
+    home.cli("submit", home.spec(), "--run", "dense", "--name", "alive", *LONG)
+    wait_step(home, "alive", 20)
+    alive = home.json("show", "alive")
+    rows = trackio_rows(home.trackio, "tiny", done["run_id"])
+    forget(home)
+    refused = home.run("adopt", home.work)
+    assert refused.returncode == 3 and "run.json" in refused.stderr, refused
+    for shown in (done, alive):
+        said = home.cli("adopt", shown["directory"]).stdout
+        assert said == f"adopted tiny/{shown['name']}\n", said
+    again = home.run("adopt", done["directory"])
+    assert again.returncode == 3 and "known already, as tiny/done" in again.stderr, again
+    back = home.wait_for("done", ["succeeded"])
+    for member in ("run_id", "directory", "iterations", "plan", "executor", "kind", "last"):
+        assert back[member] == done[member], (member, back[member], done[member])
+    assert trackio_rows(home.trackio, "tiny", done["run_id"]) == rows, "rows were doubled or lost"
+    assert [(a["number"], a["state"], a["code"]) for a in back["attempts"]] == [(1, "succeeded", 0)], back["attempts"]
+    check_records(home, back)
+    assert home.wait_for("alive", ["running"])["run_id"] == alive["run_id"] and tagged(alive["run_id"])
+    wait_step(home, "alive", alive["step"] + 20)
+    home.cli("cancel", "alive")
+    shown = home.wait_for("alive", ["cancelled"], 60)
+    assert shown["attempts"][0]["code"] == 75 and not tagged(alive["run_id"]), shown["attempts"]
+    check_records(home, shown)
+    listed = home.json("adopt", timeout=60) if shutil.which("squeue") is None else {"jobs": []}
+    assert listed["jobs"] == []
+
+
+def failed(home):
+    """Two fail, one is cancelled: --failed brings back the two, by their stored words."""
+    broken = home.work / "broken"
+    broken.with_suffix(".bin").write_bytes(b"x")
+    broken.with_suffix(".idx").write_bytes(b"x")
+    spec = home.spec(TINY.replace("text: corpus.txt", "prefix: broken"), "broken.yaml")
+    for name in ("one", "two"):
+        home.cli("submit", spec, "--run", "dense", "--name", name)
+        home.wait_for(name, ["failed"])
+    before = [(pathlib.Path(home.json("show", name)["directory"]) / "job.json").read_text() for name in ("one", "two")]
+    said = home.cli("retry", "--failed", "tiny").stdout
+    assert sorted(said.split("\n")[:-1]) == ["retrying tiny/one", "retrying tiny/two"], said
+    for name, text in zip(("one", "two"), before):
+        shown = home.wait_for(name, ["failed"])
+        assert len(shown["attempts"]) == 2, shown["attempts"]
+        job = json.loads((pathlib.Path(shown["directory"]) / "attempt-2" / "job.json").read_text())
+        for member in ("argv", "environment", "options", "modules"):
+            assert job.get(member) == json.loads(text).get(member), (member, job)
+    assert home.json("show", "alive")["state"] == "cancelled"
+    assert "no run has failed" in home.cli("retry", "--failed", "nothing").stderr
+    assert home.run("retry").returncode == 2 and home.run("retry", "--failed", "a/b").returncode == 2
+
+
+def accepted(home):
+    """The schedule of a cancelled run is another one: it does not go on, until that is accepted."""
+    shown = home.json("show", "alive")
+    path = pathlib.Path(shown["directory"]) / "run.json"
+    whole = json.loads(path.read_text())
+    whole["spec"]["training"]["learning_rate"]["peak"] = 5e-4
+    path.write_text(json.dumps(whole))
+    home.cli("retry", "alive")
+    refused = home.wait_for("alive", ["failed"])
+    assert "accept_changed" in refused["reason"], refused["reason"]
+    wrong = home.run("retry", "alive", "--accept-changed", "shedule")
+    assert wrong.returncode == 3 and "one of data, schedule, model" in wrong.stderr, wrong
+    step = refused["step"]
+    home.cli("retry", "alive", "--accept-changed", "schedule")
+    wait_step(home, "alive", step + 1)
+    assert home.json("show", "alive")["spec"]["checkpoint"]["accept_changed"] == ["schedule"]
+    home.cli("cancel", "alive")
+    done = home.wait_for("alive", ["cancelled"], 60)
+    assert done["step"] > step and len(done["attempts"]) == 3, (done["step"], step, done["attempts"])
+
+
+with Home() as home:
+    home.serve()
+    for part in (adopted, failed, accepted):
+        part(home)
+        print(f"ok  {part.__name__}", flush=True)
