@@ -143,6 +143,17 @@ static void test_refused(void **state)
     assert_int_equal(lines_of("sbatch.asked"), 1);
 }
 
+// Names that people choose say nothing about Slurm.
+static void test_refused_by_a_telling_name(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("sbatch.err", "sbatch: error: invalid partition specified: munge-connection timed out\n"
+                      "sbatch: error: Batch job submission failed: Invalid partition name specified\n");
+    assert_int_equal(submit_until_decided(&err), -1);
+    assert_int_equal(lines_of("sbatch.asked"), 1);
+}
+
 static void test_not_installed(void **state)
 {
     (void)state;
@@ -342,6 +353,7 @@ int main(void)
         CASE(test_failed_without_a_word),
         CASE(test_late_sbatch),
         CASE(test_refused),
+        CASE(test_refused_by_a_telling_name),
         CASE(test_not_installed),
         CASE(test_limit_of_submissions_is_waited_for),
         CASE(test_order),

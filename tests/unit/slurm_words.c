@@ -141,8 +141,10 @@ static void test_reasons_for_ending(void **state)
 {
     (void)state;
     char out[256];
+    reason_ended(out, sizeof out, "Prolog");
+    assert_string_equal(out, "its prolog failed (Prolog)");
     reason_ended(out, sizeof out, "NodeDown");
-    assert_string_equal(out, "a node went down (NodeDown)");
+    assert_string_equal(out, "(NodeDown)");
     reason_ended(out, sizeof out, "TimeLimit");
     assert_string_equal(out, "(TimeLimit)");
     reason_ended(out, sizeof out, "None");
@@ -157,8 +159,8 @@ static void test_room(void **state)
     char small[8];
     reason_waiting(small, sizeof small, "Resources");
     assert_string_equal(small, "waits f");
-    reason_ended(small, sizeof small, "NodeDown");
-    assert_string_equal(small, "a node ");
+    reason_ended(small, sizeof small, "Prolog");
+    assert_string_equal(small, "its pro");
 }
 
 int main(void)

@@ -236,15 +236,17 @@ static bool read_number(char id[32], const struct text *output)
 }
 
 // No answer, or one that says that later may be different, or that does not say what was wrong. After these there may be a job, or not.
+// What Slurm itself says stands behind a head of its own: before it may stand names that people chose.
 static bool is_unclear(const struct command_result *result)
 {
-    static const char *const words[] = {"timed out", "Unable to contact", "Zero Bytes", "onnection", "receive failure", "send failure",
-        "socket", "Transport endpoint", "in standby", "temporarily un", "authenticat", "unge", "MaxSubmit", "being shut down",
-        "configuration source", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
-    if (result->end != COMMAND_EXITED || result->code == 0 || result->talk.length == 0)
+    static const char *const words[] = {"timed out", "Unable to contact", "Zero Bytes", "Connection", "connection", "receive failure",
+        "send failure", "missing socket", "Transport endpoint", "in standby", "temporarily un", "authenticat", "Munge", "munge",
+        "being shut down", "configuration source", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
+    const char *talk = result->talk.at, *verdict = strstr(talk, "Batch job submission failed: ");
+    if (result->end != COMMAND_EXITED || result->code == 0 || result->talk.length == 0 || strstr(talk, "MaxSubmitJob"))
         return true;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(result->talk.at, words[i]))
+        if (strstr(verdict ? verdict : talk, words[i]))
             return true;
     return false;
 }

@@ -38,6 +38,8 @@ static void tell_end(const struct row *row, struct job *job)
     job->signal = row->signal;
     reason_ended(more, sizeof more, row->reason);
     who(by, sizeof by, row->by);
+    if (job->end == END_CANCELLED && more[0] == '(')
+        more[0] = 0; // it still says why the job waited
     const char *blank = more[0] ? ", " : "";
     if (more[0] == '(')
         blank = " ";
@@ -105,6 +107,10 @@ static void tell_lacking(struct slurm *slurm, struct entry *entry, struct job *j
         job->phase = JOB_PENDING;
         job->asked = entry->handed_over;
         snprintf(job->reason, sizeof job->reason, "handed over to Slurm");
+        return;
+    }
+    if (entry->live) {
+        snprintf(job->reason, sizeof job->reason, "an earlier submission of it is being ended");
         return;
     }
     if (entry->lacking < LACKING_MIN) {

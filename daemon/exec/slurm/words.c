@@ -170,8 +170,8 @@ static const struct reason_word ending[] = {
     {"NonZeroExitCode", ""}, // the code says it
     {"TimeLimit", ""},       // and so does the state
     {"OutOfMemory", ""},
-    {"NodeDown", "a node went down"},
-    {"NodeFail", "a node went down"},
+    {"NodeDown", ""},
+    {"NodeFail", ""},
     {"JobLaunchFailure", "it could not be launched, or was killed"},
     {"BadConstraints", "no nodes can have what it asks for"},
     {"SystemFailure", "Slurm itself, a file system or the network failed"},

@@ -19,5 +19,5 @@ const struct state_word *state_word_of(const char *text, long long *by);
 
 // Why a job waits, in words, with Slurm's own behind them in parentheses: "waits for resources (Resources)". Empty where raw says nothing.
 void reason_waiting(char *out, size_t size, const char *raw);
-// What Slurm's reason adds to how a job ended, as "(TimeLimit)" or "a node went down (NodeDown)". Empty where raw says nothing.
+// What Slurm's reason adds to how a job ended, as "(TimeLimit)" or "its prolog failed (Prolog)". Empty where raw says nothing.
 void reason_ended(char *out, size_t size, const char *raw);
