@@ -155,7 +155,10 @@ static void print_yaml(const struct json *json)
     printf("allowed_hosts: [");
     for (size_t i = 0; i < js_count(hosts); i++)
         printf("%s'%s'", i ? ", " : "", js_string_of(js_at(hosts, i), ""));
-    printf("]\nslurm:\n");
+    printf("]\n");
+    if (js_kind(js_get(json, "gpus")) == JSON_KIND_INTEGER)
+        printf("gpus: %lld\n", (long long)js_integer_of(js_get(json, "gpus"), 0));
+    printf("slurm:\n");
     for (void *i = js_first(slurm); i; i = js_next(slurm, i)) {
         const struct json *value = js_value(i);
         if (js_kind(value) == JSON_KIND_OBJECT)

@@ -200,6 +200,8 @@ static struct json *describe_file(const struct spec_file *file, const struct mac
     plan_slurm_init(&planner.slurm);
     struct json *runs = config_load(&planner.config, planner.home, err) == 0 ? js_array() : NULL;
     planner.machine.slurm = &planner.config.slurm;
+    if (planner.config.gpus >= 0)
+        gpus_declare(&planner.machine.gpus, planner.config.gpus);
     for (size_t i = 0; i < file->count && runs; i++) {
         if (!all && !is_shown(file, i))
             continue;

@@ -129,7 +129,7 @@ static const struct command_option serve_options[] = {
     {"port", 'p', "N", false, "port to listen on (default 8642; 0: any free one)"},
     {"bind", 0, "ADDRESS", false, "address to listen on (default 127.0.0.1)"},
     {"allow-host", 0, "NAME", true, "one more name that browsers may call this daemon by (repeatable; config.yaml has allowed_hosts)"},
-    {"gpus", 0, "N", false, "GPUs of this machine that runs may have, by their numbers 0 … N - 1 (default: those that are found)"},
+    {"gpus", 0, "N", false, "GPUs of this machine that runs may have, by their numbers 0 … N - 1 (default: `gpus` of config.yaml, else those found)"},
     {"open-reads", 0, NULL, false, "reading needs no token: for a machine of one's own"},
     {"json", 0, NULL, false, "print address and token as JSON"},
     {0},

@@ -15,7 +15,7 @@ struct daemon_options {
     const char *worker;     // path of switchyard-worker
     const char *job_script; // path of job.sh (written to home at start from an embedded copy)
     const struct config *config; // of config.yaml, kept by the caller until the daemon is closed; NULL: the defaults
-    int64_t gpus;           // of this machine, as somebody has declared them; -1: those that are found
+    int64_t gpus;           // of this machine, as somebody has declared them; -1: as config.yaml says, else those that are found
 };
 
 // Takes the home's flock (one daemon a home), opens the stores, finds running jobs again.

@@ -122,8 +122,9 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
     init_waiting(daemon);
     machine_look(&daemon->machine);
     daemon->machine.slurm = options->config ? &options->config->slurm : NULL;
-    if (options->gpus >= 0)
-        gpus_declare(&daemon->machine.gpus, options->gpus);
+    int64_t gpus = options->gpus >= 0 || !options->config ? options->gpus : options->config->gpus;
+    if (gpus >= 0)
+        gpus_declare(&daemon->machine.gpus, gpus);
     char *database = path_join(daemon->home, "switchyard.db");
     int status = -1;
     if (directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 && job_script_write(daemon->job_script, err) == 0 &&

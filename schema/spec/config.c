@@ -14,6 +14,7 @@
 
 static const struct field rows[] = {
     {"allowed_hosts", FIELD_STRINGS, AT(allowed_hosts), .letters = "_.:[]-", .help = "more names that browsers may call the daemon by: NAME or NAME:PORT"},
+    {"gpus", FIELD_INTEGER, AT(gpus), NULL, 0, CONFIG_GPUS_MAX, .help = "GPUs of this machine that local runs may have, by their numbers"},
     {"slurm.mpi", FIELD_STRING, AT(slurm.mpi), .letters = "_.-", .help = "srun's --mpi of specs without slurm.mpi"},
     {"slurm.gpus", FIELD_CHOICE, AT(slurm.gpus), "gres", .choices = CHOICES("gres", "gpus-per-node"), .help = "how GPUs are asked for: --gres=gpu:N or --gpus-per-node=N"},
     {"slurm.gpu_type", FIELD_STRING, AT(slurm.gpu_type), .letters = "_.-", .help = "type of GPU that is asked for"},
@@ -109,7 +110,7 @@ static void read_slurm(struct reader *reader, const struct node *slurm)
 
 static void read_root(struct reader *reader, const struct node *root)
 {
-    static const char *const names[] = {"allowed_hosts", "slurm"};
+    static const char *const names[] = {"allowed_hosts", "gpus", "slurm"};
     if (root->kind != NODE_MAP) {
         problem_at(&reader->problems, root, "a configuration is a map of keys, such as `allowed_hosts: [NAME]`");
         return;
@@ -153,7 +154,7 @@ static bool is_only_comments(const char *at)
 
 int config_load(struct config *config, const char *home, struct error *err)
 {
-    *config = (struct config){.path = path_join(home, CONFIG_FILE)};
+    *config = (struct config){.path = path_join(home, CONFIG_FILE), .gpus = -1};
     if (!file_exists(config->path))
         return 0;
     config->found = true;
@@ -221,6 +222,7 @@ struct json *config_to_json(const struct config *config)
         js_append(hosts, js_string(config->allowed_hosts.items[i]));
     js_set(json, "file", config->found ? js_string(config->path) : js_null());
     js_set(json, "allowed_hosts", hosts);
+    js_set(json, "gpus", config->gpus >= 0 ? js_integer(config->gpus) : js_null());
     js_set(section, "mpi", js_string(slurm->mpi ? slurm->mpi : "pmix"));
     js_set(section, "gpus", js_string(slurm->gpus == SLURM_GPUS_PER_NODE ? "gpus-per-node" : "gres"));
     js_set(section, "gpu_type", js_string(slurm->gpu_type));

@@ -12,7 +12,7 @@
 
 enum config_gpus { SLURM_GRES, SLURM_GPUS_PER_NODE }; // --gres=gpu:N, --gpus-per-node=N
 
-enum { CONFIG_PARTITIONS_MAX = 256 };
+enum { CONFIG_PARTITIONS_MAX = 256, CONFIG_GPUS_MAX = 64 };
 
 struct config_partition {
     char *name;
@@ -37,6 +37,7 @@ struct config {
     char *path;                     // of the file
     bool found;                     // there is one
     struct spec_list allowed_hosts; // more names that browsers may call the daemon by
+    int64_t gpus;                   // of this machine, for local runs; -1: those that are found
     struct config_slurm slurm;
 };
 

@@ -32,6 +32,7 @@ static void test_values(void **state)
     struct error err;
     int status = load(&config,
         "allowed_hosts: [login1.cluster, 'node:8642']\n"
+        "gpus: 4\n"
         "slurm:\n"
         "  mpi: pmix_v4\n"
         "  gpus: gpus-per-node\n"
@@ -47,6 +48,7 @@ static void test_values(void **state)
     if (status != 0)
         fail_msg("%s", err.text);
     assert_int_equal(config.allowed_hosts.count, 2);
+    assert_int_equal(config.gpus, 4);
     assert_string_equal(config.allowed_hosts.items[1], "node:8642");
     const struct config_slurm *slurm = &config.slurm;
     assert_string_equal(slurm->mpi, "pmix_v4");

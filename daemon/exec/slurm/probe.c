@@ -300,6 +300,8 @@ void slurm_probe_write(struct text *yaml, const struct slurm_probe *probe, const
             text_addf(yaml, "%s'%s'", i ? ", " : "", known->allowed_hosts.items[i]);
         text_add(yaml, "] # kept from the file that was here\n");
     }
+    if (known->gpus >= 0)
+        text_addf(yaml, "gpus: %lld # kept from the file that was here\n", (long long)known->gpus);
     text_add(yaml, "slurm:\n");
     write_mpi(yaml, probe, known->slurm.mpi);
     bool per_node = known->slurm.gpus == SLURM_GPUS_PER_NODE;
