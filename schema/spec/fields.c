@@ -368,7 +368,7 @@ const struct field spec_fields[] = {
 
     {"checkpoint", FIELD_SECTION, .help = "checkpoints of weights and optimizer"},
     {"checkpoint.interval", FIELD_INTEGER, AT(checkpoint.interval), "0", 0, 1e12, .help = "iterations between checkpoints; 0: only at a stop"},
-    {"checkpoint.keep", FIELD_INTEGER, AT(checkpoint.keep), "0", 0, 1e6, .help = "newest checkpoints that are kept; 0: all"},
+    {"checkpoint.keep", FIELD_INTEGER, AT(checkpoint.keep), "0", 0, 1e6, .help = "newest checkpoints that are kept, and all before them once the loss is not finite; 0: all"},
     {"checkpoint.asynchronous", FIELD_BOOLEAN, AT(checkpoint.asynchronous), "true",
         .help = "written behind the training from a copy in host memory; false: training waits, and no copy is made"},
     {"checkpoint.accept_changed", FIELD_STRINGS, AT(checkpoint.accept_changed), .choices = CHOICES("data", "schedule", "model"),

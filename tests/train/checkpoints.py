@@ -102,6 +102,14 @@ with Bench() as bench:
         check(f"no room, {what}: the last that was reported is there, and whole, and nothing else",
               (run.checkpoints(), whole(run.directory / "checkpoints" / f"step-{reported[-1]:07d}")), ([f"step-{reported[-1]:07d}"], True))
 
+    # Weights that are not finite push out none that are.
+    run = bench.make("diverged", training={"iterations": 12, "precision": "fp32", "learning_rate": {"schedule": "constant", "peak": 1000}},
+                     checkpoint={"interval": 1, "keep": 1})
+    run.train()
+    finite = [not isinstance(value, str) for value in run.values("loss")]
+    check("a run that diverges", (finite[0], finite[-1]), (True, False))
+    check("keeps the last finite checkpoint and all after it", run.checkpoints()[0] <= f"step-{finite.index(False):07d}" and len(run.checkpoints()) >= len(finite) - finite.index(False), True)
+
     # inspect
     def inspect(directory, *words, code=0):
         done = subprocess.run([WORKER, "inspect", *words, directory], text=True, capture_output=True, timeout=60)

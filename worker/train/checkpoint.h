@@ -50,6 +50,7 @@ struct training_state { // what is saved and restored, parameters aside
     struct extra_states *extra;
     struct comm *world;
     int64_t step;               // steps done
+    bool diverged;              // the last step's loss or gradients were not finite, and neither are the weights, most likely
     struct json *identity;      // of the data, rank 0 only: batches_identity
 };
 

@@ -105,7 +105,7 @@ void image_init(struct image *image, const struct training_state *state)
     const struct parallel *parallel = state->model->parallel;
     bool experts = state->model->experts.count > 0, first = state->world->rank == 0;
     int64_t parts = experts ? 1 + parallel->ep->size : 1; // files of a kind: what every rank holds, then each expert-parallel rank's experts
-    *image = (struct image){.job = state->job, .device = state->model->device, .step = state->step};
+    *image = (struct image){.job = state->job, .device = state->model->device, .step = state->step, .diverged = state->diverged};
     for (int optimizer = 0; optimizer < 2; optimizer++) {
         if (first)
             add_params(image, state, false, optimizer, 1, parts);

@@ -23,6 +23,7 @@ struct image {
     const struct job *job;
     const struct device *device;
     int64_t step;
+    bool diverged; // of weights that are not finite: older checkpoints stay, whatever checkpoint.keep says
     struct image_file files[IMAGE_FILES];
     size_t count;
     struct json *trainer, *index; // rank 0: trainer.json; Hugging Face's map, NULL for a dense model

@@ -169,7 +169,7 @@ int image_publish(const struct image *image, const struct written *all, size_t c
         status = put_in_place(image, complete, err);
     js_free(complete);
     free(files);
-    if (status == 0)
+    if (status == 0 && !image->diverged)
         remove_old(image->job);
     return status;
 }

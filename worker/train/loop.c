@@ -13,8 +13,9 @@
 
 struct training_state training_state_of(struct trainer *trainer)
 {
+    const struct step_result *last = &trainer->result;
     return (struct training_state){.job = &trainer->job, .model = trainer->model, .optimizer = &trainer->optimizer, .extra = &trainer->extra, .world = trainer->world,
-        .step = trainer->step, .identity = trainer->identity};
+        .step = trainer->step, .diverged = !isfinite(last->loss) || (!isfinite(last->gradient_norm) && !last->skipped), .identity = trainer->identity};
 }
 
 // Bad tokens show on one rank, in the middle of a step: the others wait in an exchange, so the whole job ends here.
