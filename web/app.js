@@ -4,9 +4,10 @@ import { h, replace, setText } from "./dom.js";
 import { open as openRuns } from "./page_runs.js";
 import { open as openCharts } from "./page_charts.js";
 import { open as openCompare } from "./page_compare.js";
+import { open as openQueue } from "./page_queue.js";
 import { open as openRun } from "./page_run.js";
 import { empty } from "./parts.js";
-import { follow, refresh, store, subscribe } from "./store.js";
+import { follow, refresh, schedulerSilence, store, subscribe } from "./store.js";
 
 const main = document.getElementById("main"), banner = document.getElementById("banner"), connection = document.getElementById("connection");
 let page = null;
@@ -15,6 +16,7 @@ function pageOf(path, query) {
   const run = /^\/run\/([A-Za-z0-9_-]+\/[A-Za-z0-9_-]+)$/.exec(path);
   if (run) return openRun(main, query, run[1]);
   if (path === "/runs" || path === "/" || path === "") return openRuns(main, query);
+  if (path === "/queue") return openQueue(main, query);
   if (path === "/charts") return openCharts(main, query);
   if (path === "/compare") return openCompare(main, query);
   replace(main, empty("There is no such page", h("p", {}, h("a", { href: "#/runs" }, "All runs"))));
@@ -46,14 +48,17 @@ function tokenForm() {
 
 let shown = null;
 function showFault() {
-  const fault = store.fault, kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : null;
-  const key = kind === "other" ? fault.message : kind;
+  const fault = store.fault, silence = store.health ? schedulerSilence(store.health.scheduler) : "";
+  const kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : silence ? "scheduler" : null;
+  const key = kind === "other" ? fault.message : kind === "scheduler" ? silence : kind;
   if (key === shown) return;
   shown = key;
   banner.hidden = !kind;
   banner.className = `banner banner-${kind}`;
   if (kind === "token") replace(banner, tokenForm());
   else if (kind === "lost") replace(banner, "The connection to the daemon is lost. What you see may be old; trying again…");
+  else if (kind === "scheduler") replace(banner, `${silence}. States that only it knows are as it told them then; what runs goes on, and is read from its own records. `,
+    h("a", { href: "#/queue" }, "The queue"));
   else if (kind) replace(banner, fault.message);
 }
 

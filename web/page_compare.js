@@ -5,6 +5,7 @@ import { get, hasEnded, nameOf } from "./api.js";
 import { Board, curveColour } from "./curves.js";
 import { choice, empty, section, setProgress, progressBar, stateBadge, table } from "./parts.js";
 import { facts, quantity } from "./facts.js";
+import { sweptLabels } from "./swept.js";
 import { curvesOf, findRun, store } from "./store.js";
 
 const first = ["loss", "grad_norm", "step_time_ms", "tokens_per_second", "validation_loss", "load_balancing_loss"];
@@ -26,7 +27,7 @@ function runCard(name, letter, index) {
   setProgress(bar, run);
   return h("article", { class: "card side" },
     h("header", {}, swatch, h("span", { class: "quiet" }, letter), h("a", { href: `#/run/${name}` }, run.name || name), h("span", { class: "tag" }, run.name ? kindOf(run) : "")),
-    h("div", { class: "side-row" }, run.state ? stateBadge(run.state) : null, h("span", { class: "quiet" }, `${number(run.step)} / ${number(run.iterations)} steps`)), bar,
+    h("div", { class: "side-row" }, run.state ? stateBadge(run.state) : null, h("span", { class: "quiet" }, `${number(run.step)} / ${number(run.iterations)} steps`)), bar, sweptLabels(run),
     run.commit ? h("p", { class: "quiet" }, "commit ", h("code", {}, commit(run))) : null);
 }
 

@@ -6,6 +6,7 @@ import { Board } from "./curves.js";
 import { quantity } from "./facts.js";
 import { LogTail } from "./log.js";
 import { flatten, progressBar, section, setProgress, setState, stateBadge, table } from "./parts.js";
+import { sweptLabels } from "./swept.js";
 import { curvesOf, findRun, refresh, store } from "./store.js";
 
 const first = ["loss", "validation_loss", "grad_norm", "tokens_per_second"];
@@ -99,7 +100,7 @@ export function open(root, query, name) {
 
   function showDetails(show) {
     replace(about, definition([["Directory", h("code", {}, show.directory)], ["Run id", h("code", {}, show.run_id)], ["Submitted", clock(show.created)],
-      ["Started", clock(show.started)], ["Ended", clock(show.ended)], ["Needs", (show.needs || []).map(need => `${need.run} (${stateLabel(need.state)})`).join(", ")]]));
+      ["Started", clock(show.started)], ["Ended", clock(show.ended)], ["Sweep", show.sweep ? [show.sweep_of, " ", sweptLabels(show)] : null], ["Needs", (show.needs || []).map(need => `${need.run} (${stateLabel(need.state)})`).join(", ")]]));
     const last = Object.entries(show.last || {}).filter(([metric]) => !metric.includes("/"));
     const plan = planTable(show);
     replace(details, h("div", { class: "columns" },

@@ -3,10 +3,11 @@ import { h, replace, setText } from "./dom.js";
 import { ago, clock, commit, compact, duration, kindOf, number } from "./format.js";
 import { hasEnded, nameOf } from "./api.js";
 import { command, empty, progressBar, setProgress, setState, stateBadge } from "./parts.js";
+import { groupsOf, groupSummary, sweptKeys, sweptLabels, wordOf } from "./swept.js";
 import { store } from "./store.js";
 
 const chosen = new Set(); // kept while other pages are open
-let project = "", words = "";
+let project = "", words = "", grouped = "";
 
 const columns = [["", "pick"], ["Run", "run"], ["State", "state-cell"], ["Progress", "progress-cell"], ["Loss", "number"], ["Validation", "number"],
   ["Tokens/s", "number"], ["ETA", "number"], ["Commit", "commit"], ["Submitted", "created"]];
@@ -27,7 +28,7 @@ class Row {
     this.created = h("time");
     const cell = (label, style, ...content) => h("td", { class: style, "data-label": label }, content);
     this.element = h("tr", {}, cell("", "pick", this.box),
-      cell("Run", "run", h("span", { class: "run-name" }, this.link, this.kind), this.project),
+      cell("Run", "run", h("span", { class: "run-name" }, this.link, this.kind), this.project, sweptLabels(run)),
       cell("State", "state-cell", this.state, this.reason), cell("Progress", "progress-cell", this.bar, this.steps),
       cell("Loss", "number", this.cells.loss), cell("Validation", "number", this.cells.validation), cell("Tokens/s", "number", this.cells.rate),
       cell("ETA", "number", this.cells.eta), cell("Commit", "commit", this.commit), cell("Submitted", "created", this.created));
@@ -62,6 +63,7 @@ export function open(root) {
   const table = h("table", { class: "runs" }, h("caption", { class: "hidden" }, "Runs"),
     h("thead", {}, h("tr", {}, columns.map(([label, style]) => h("th", { class: style, scope: "col" }, label || h("span", { class: "hidden" }, "Choose"))))), body);
   const select = h("select", { "aria-label": "Project", on: { change: () => { project = select.value; update(); } } });
+  const group = h("select", { "aria-label": "Group by a swept key", on: { change: () => { grouped = group.value; update(); } } });
   const search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter runs by name", value: words,
     on: { input: () => { words = search.value; update(); } } });
   const charts = h("a", { class: "button", href: "#/charts" }, "Charts");
@@ -69,7 +71,7 @@ export function open(root) {
   const count = h("span", { class: "quiet" });
   const actions = h("div", { class: "actions" }, count, charts, compare);
   const place = h("div");
-  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, select, search)), actions, place);
+  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, select, group, search)), actions, place);
 
   function choose(name, on) {
     if (on) chosen.add(name); else chosen.delete(name);
@@ -94,24 +96,48 @@ export function open(root) {
     select.value = project;
   }
 
+  // The keys that differ among the runs that are wanted.
+  function updateGroups(wanted) {
+    const keys = sweptKeys(wanted), shown = JSON.stringify(keys);
+    if (!keys.includes(grouped)) grouped = "";
+    group.hidden = !keys.length;
+    if (group.dataset.keys !== shown) {
+      group.dataset.keys = shown;
+      replace(group, h("option", { value: "" }, "No groups"), keys.map(key => h("option", { value: key }, `By ${wordOf(key)}`)));
+    }
+    group.value = grouped;
+  }
+
+  const headings = new Map(); // kept, so that a live table moves nothing that stays
+  function heading(key, title, runs) {
+    if (!headings.has(key)) headings.set(key, h("tr", { class: "group" }, h("th", { colspan: columns.length, scope: "rowgroup" }, h("span"), h("span", { class: "quiet" }))));
+    const cell = headings.get(key).firstChild;
+    setText(cell.firstChild, title);
+    setText(cell.lastChild, groupSummary(runs));
+    return headings.get(key);
+  }
+
+  function rowOf(run) {
+    const name = nameOf(run);
+    if (!rows.has(name)) rows.set(name, new Row(run, choose));
+    rows.get(name).update(run);
+    return rows.get(name).element;
+  }
+
   function update() {
     if (!store.loaded) { replace(place, h("p", { class: "quiet" }, store.fault ? "" : "Loading…")); return; }
     actions.hidden = search.hidden = store.runs.length === 0;
     updateProjects();
     updateActions();
     const wanted = store.runs.filter(run => (!project || run.project === project) && nameOf(run).includes(words.trim()));
+    updateGroups(wanted);
     if (!wanted.length) {
       replace(place, store.runs.length ? empty("Nothing matches", "No run has this in its name.")
         : empty("No runs yet", "Write a spec, or take the one that comes with Switchyard, and submit it:", command("switchyard submit experiments/first-run-cpu.yaml")));
       return;
     }
     if (table.parentNode !== place) replace(place, table);
-    const elements = wanted.map(run => {
-      const name = nameOf(run);
-      if (!rows.has(name)) rows.set(name, new Row(run, choose));
-      rows.get(name).update(run);
-      return rows.get(name).element;
-    });
+    const elements = grouped ? groupsOf(wanted, grouped).flatMap(one => [heading(`${grouped} ${one.key}`, one.title, one.runs), ...one.runs.map(rowOf)]) : wanted.map(rowOf);
     if (elements.length !== body.children.length || elements.some((element, i) => body.children[i] !== element)) body.replaceChildren(...elements);
   }
 

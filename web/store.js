@@ -1,10 +1,11 @@
 // What all pages share: the list of runs, kept fresh by the event stream and by looking again while something runs; and each run's curves.
 import { events, get, hasEnded, metrics, nameOf } from "./api.js";
+import { moment } from "./format.js";
 
 const lookAlive = 1500, lookIdle = 15000; // milliseconds between looks at the list
 const listeners = new Set();
 
-export const store = { runs: [], loaded: false, fault: null, live: false };
+export const store = { runs: [], health: null, loaded: false, fault: null, live: false };
 
 export function subscribe(listener) {
   listeners.add(listener);
@@ -20,7 +21,9 @@ export async function refresh() {
   looking = true;
   clearTimeout(timer);
   try {
-    store.runs = (await get("/api/v1/runs")).runs;
+    const [list, health] = await Promise.all([get("/api/v1/runs"), get("/api/v1/health")]);
+    store.runs = list.runs;
+    store.health = health;
     store.loaded = true;
     store.fault = null;
   } catch (fault) {
@@ -50,6 +53,13 @@ export async function follow() {
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
 
 export const findRun = name => store.runs.find(run => nameOf(run) === name);
+
+// "Slurm has not answered since 12:03:11"; empty while it answers, or where there is none.
+export function schedulerSilence(scheduler) {
+  if (!scheduler || scheduler.answers) return "";
+  const since = moment(scheduler.silent_since), name = scheduler.name === "slurm" ? "Slurm" : scheduler.name;
+  return since ? `${name} has not answered since ${since.toLocaleTimeString()}` : `${name} has not answered yet`;
+}
 
 // ---- curves ----
 

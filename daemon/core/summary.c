@@ -89,13 +89,16 @@ static struct json *eta_json(struct daemon *daemon, const struct run_row *row, i
     return js_real((double)(row->iterations - step) * step_ms / 1000.0);
 }
 
-// Why it does not run yet, in words, and when its scheduler expects to start it.
+enum { WAITS_FOR_MAX = 16 };
+
+// Why it does not run yet, in words, for which runs, and when its scheduler expects to start it.
 static void add_queue(struct daemon *daemon, const struct run_row *row, struct json *summary)
 {
     bool waits = row->state == RUN_QUEUED || row->state == RUN_SUBMITTED || row->state == RUN_PENDING;
     const struct watch *watch = watch_find(daemon, row->id);
     js_set(summary, "executor", js_string(row->executor ? row->executor : "local"));
     js_set(summary, "pending_reason", waits ? js_string(row->reason) : js_null());
+    js_set(summary, "waits_for", waits ? state_open_needs(daemon->state, row->id, WAITS_FOR_MAX) : js_array());
     js_set(summary, "expected_start", waits && watch ? time_json(watch->expected_start) : js_null());
 }
 

@@ -106,6 +106,8 @@ struct needed_run {
     char reason[512]; // empty: none
 };
 int state_need_open(struct state *state, int64_t run, struct needed_run *needed, struct error *err);
+// The names ("project/name") of its needs that have not succeeded, at most max.
+struct json *state_open_needs(struct state *state, int64_t run, int64_t max);
 
 // The only way a state changes: run and event in one transaction. Sets started (first time running) and ended; leaving an ended state (a
 // retry) clears ended and cancel_requested. The same state with the same reason again changes nothing and is no event. witness: "scheduler", "exit record", "heartbeat", "user", "daemon".

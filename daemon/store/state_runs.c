@@ -157,6 +157,17 @@ int state_need_open(struct state *state, int64_t run, struct needed_run *needed,
     return got < 0 ? -1 : got > 0 ? 0 : 1;
 }
 
+struct json *state_open_needs(struct state *state, int64_t run, int64_t max)
+{
+    struct json *names = js_array();
+    struct sql_query *query = sql_ask(state->sql, NULL, "SELECT r.project || '/' || r.name FROM needs n JOIN runs r ON r.id = n.needed "
+        "WHERE n.run = ? AND r.state <> 'succeeded' ORDER BY r.id LIMIT ?", "ii", run, max);
+    while (query && sql_step(query, NULL) > 0)
+        js_append(names, js_string(sql_text(query, 0)));
+    sql_done(query);
+    return names;
+}
+
 // ---- finding ----
 
 #define RUN_COLUMNS \

@@ -39,7 +39,7 @@ runs:
 """
 
 PAIR = "first-look/dense-1,first-look/moe-1"
-PAGES = {"runs": "/runs", "charts": f"/charts?runs={PAIR}", "compare": "/compare?a=first-look/dense-1&b=first-look/moe-1", "run": "/run/first-look/moe-1"}
+PAGES = {"runs": "/runs", "queue": "/queue", "charts": f"/charts?runs={PAIR}", "compare": "/compare?a=first-look/dense-1&b=first-look/moe-1", "run": "/run/first-look/moe-1"}
 
 
 class Window:
@@ -262,6 +262,52 @@ CONTRAST = """() => { const style = getComputedStyle(document.documentElement);
   return low; }"""
 
 
+# Enough waits for a queue page to show: two trials at once behind a canary, and a run behind all of them.
+SWEPT = SPEC[:SPEC.index("runs:")].replace("first-look", "swept").replace("TEXT", "corpus.txt").replace("iterations: 240\n", "iterations: 1000000\n", 1) + \
+    "runs:\n  moe:\n    model: {moe: {experts: 4}}\n    sweep: {grid: {model.moe.top_k: [2, 3], training.seed: [1, 2]}, canary: 1, concurrency: 2}\n" \
+    "  last: {needs: [moe]}\n"
+
+
+def queue(browser, home):
+    """What waits, why and for whom; sweeps in groups; and a scheduler that does not answer is told on every page."""
+    home.cli("submit", home.spec(SWEPT, "swept.yaml"))
+    canary = "swept/moe-top_k2-seed1-1"
+    home.wait_for(canary, {"running"})
+    with window(browser, home) as one:
+        page = one.open("/queue")
+        page.wait_for_selector("table.queue tr:has-text('moe-top_k3-seed2-1')")
+        assert "4 waiting · 1 running" in page.inner_text(".page-head"), page.inner_text(".page-head")
+        assert page.inner_text("tr:has-text('moe-top_k3-seed2-1') .why") == f"waits for {canary}"
+        rows = page.locator("table.queue tbody tr").all()
+        assert [row.locator("td").first.inner_text() for row in rows] == ["1", "2", "3", "4"]
+        last = rows[3].locator("td.whom").first.inner_text()
+        assert last.startswith(canary) and "and 1 more" in last, last
+        assert "top k 3" in page.inner_text("tr:has-text('moe-top_k3-seed2-1') .swept") and "4 wait for it" in page.inner_text(".working")
+        page.click(f"a:has-text('{canary}') >> nth=0")
+        page.wait_for_selector("dd .swept:has-text('seed 1')")
+        page.goto(f"{home.url}/#/runs")
+        page.select_option("select[aria-label='Group by a swept key']", label="By top k")
+        headings = page.locator("tr.group").all_inner_texts()
+        assert [text.split("\t")[0].split("\n")[0].split("2 runs")[0].strip() for text in headings][:2] == ["top k 2", "top k 3"], headings
+        assert "2 runs · 1 running, 1 queued" in headings[0].replace("queued, 1 running", "running, 1 queued"), headings
+    health = {"cores": 2, "gpus": 0, "scheduler": {
+        "name": "slurm", "answers": False, "silent_since": 1780000000, "answered": 1779999990, "accounting": "silent",
+        "accounting_silent_since": 1780000000, "faults": ["squeue: <b>Unable to contact slurm controller</b>"], "jobs": 3}}
+    with window(browser, home) as one:
+        one.page.route("**/api/v1/health", lambda route: route.fulfill(json=health))
+        page = one.open("/runs")
+        page.wait_for_selector(".banner-scheduler:has-text('Slurm has not answered since')")
+        page.click(".banner a")
+        page.wait_for_selector(".notice:has-text('<b>Unable to contact slurm controller</b>')")
+
+
+def end_queue(_, home):
+    """The canary ends, and with it all that needs it: nothing of the queue's takes a core from what follows."""
+    home.cli("cancel", "swept/moe-top_k2-seed1-1")
+    for name in ("moe-top_k2-seed1-1", "moe-top_k3-seed2-1", "last-1"):
+        home.wait_for(f"swept/{name}", {"cancelled", "failed"})
+
+
 README_HEIGHT = 1045
 
 
@@ -276,7 +322,7 @@ def pictures(browser, home):
                 assert page.evaluate(CONTRAST) == [], page.evaluate(CONTRAST)
                 for name, route in PAGES.items():
                     page.goto(f"{home.url}/#{route}")
-                    if name != "runs":
+                    if name not in ("runs", "queue"):
                         page.wait_for_selector(".chart canvas")
                     bottom = page.evaluate("document.documentElement.scrollHeight")
                     for y in range(0, bottom, 500):  # charts are drawn when they come into view
@@ -296,7 +342,7 @@ def main():
         address = json.loads((home.home / "daemon.json").read_text())
         home.url, home.token = address["url"], address["token"]
         browser = playwright.chromium.launch(executable_path=os.environ.get("SWITCHYARD_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
-        for part in (without_token, grows, charts, compare, keyboard, pictures, run_page, lost_and_found):
+        for part in (without_token, grows, charts, compare, keyboard, queue, pictures, end_queue, run_page, lost_and_found):
             begun = time.monotonic()
             part(browser, home)
             print(f"{part.__name__}: {time.monotonic() - begun:.1f} s", flush=True)

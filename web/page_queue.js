@@ -1,0 +1,86 @@
+// What waits: why, for whom, in what order, and when it is expected to start; and whether the scheduler answers at all.
+import { h, replace } from "./dom.js";
+import { ago, clock, kindOf, moment } from "./format.js";
+import { nameOf } from "./api.js";
+import { empty, section, stateBadge } from "./parts.js";
+import { sweptLabels } from "./swept.js";
+import { schedulerSilence, store } from "./store.js";
+
+const rowsShown = 200, waiting = new Set(["created", "queued", "submitted", "pending"]), working = new Set(["running", "finishing"]);
+
+const link = name => h("a", { href: `#/run/${name}` }, name);
+
+// Until a moment that is to come: "in 3 min".
+function ahead(value) {
+  const date = moment(value);
+  if (!date) return "–";
+  const seconds = (date - Date.now()) / 1000;
+  if (seconds < 45) return "any moment";
+  if (seconds < 3600) return `in ${Math.max(1, Math.round(seconds / 60))} min`;
+  return seconds < 86400 ? `in ${Math.round(seconds / 3600)} h` : clock(value);
+}
+
+function names(list) {
+  const shown = list.slice(0, 3), more = list.length - shown.length;
+  return shown.length ? [shown.map((name, i) => [i ? ", " : "", link(name)]), more ? ` and ${more} more` : ""] : "–";
+}
+
+function waitingRow(run, position, followers) {
+  const cell = (label, style, ...content) => h("td", { class: style, "data-label": label }, content);
+  return h("tr", {}, cell("Position", "number position", String(position)),
+    cell("Run", "run", h("span", { class: "run-name" }, h("a", { href: `#/run/${nameOf(run)}` }, run.name), h("span", { class: `tag tag-${run.kind !== "train" ? "stage" : run.experts > 0 ? "moe" : "dense"}` }, kindOf(run))),
+      h("span", { class: "quiet" }, run.project), sweptLabels(run)),
+    cell("State", "state-cell", stateBadge(run.state), h("span", { class: "quiet" }, run.executor || "local")),
+    cell("Why it waits", "why", run.pending_reason || run.reason || "–"), cell("Waits for", "whom", names(run.waits_for || [])),
+    cell("Holds up", "whom", followers.length ? names(followers) : "–"),
+    cell("Expected start", "when", h("span", { title: clock(run.expected_start) }, ahead(run.expected_start))),
+    cell("Submitted", "when quiet", h("span", { title: clock(run.created) }, ago(run.created))));
+}
+
+function schedulerWords(scheduler) {
+  if (!scheduler) return null;
+  const accounting = { works: "accounting works", absent: "it keeps no accounts", silent: "its accounting does not answer", unknown: "its accounting was not asked yet" };
+  const name = scheduler.name === "slurm" ? "Slurm" : scheduler.name;
+  const head = scheduler.answers ? `${name} answered ${ago(scheduler.answered)}` : schedulerSilence(scheduler);
+  return h("div", { class: `notice ${scheduler.answers ? "notice-plain" : ""}` }, h("p", {}, `${head}; ${accounting[scheduler.accounting] || ""}.`),
+    (scheduler.faults || []).map(fault => h("p", { class: "quiet" }, fault)));
+}
+
+export function open(root) {
+  const counts = h("p", { class: "quiet" }), scheduler = h("div"), place = h("div");
+  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Queue"), counts), scheduler, place);
+  let shown = "";
+
+  function update() {
+    if (!store.loaded) return;
+    const queue = store.runs.filter(run => waiting.has(run.state)).reverse(), running = store.runs.filter(run => working.has(run.state)).reverse();
+    const key = JSON.stringify([queue.map(run => [run.run_id, run.state, run.pending_reason, run.expected_start, run.waits_for]), running.map(run => [run.run_id, run.state]),
+      store.health && store.health.scheduler, Math.floor(Date.now() / 15000)]);
+    if (key === shown) return;
+    shown = key;
+    replace(counts, `${queue.length} waiting · ${running.length} running${store.health ? ` · this machine has ${store.health.cores} cores` +
+      (store.health.gpus ? ` and ${store.health.gpus} GPUs` : "") : ""}`);
+    replace(scheduler, schedulerWords(store.health && store.health.scheduler));
+    if (!queue.length && !running.length) {
+      replace(place, empty("Nothing waits and nothing runs", "Runs that are submitted stand here until they begin."));
+      return;
+    }
+    const followers = new Map();
+    for (const run of queue) for (const name of run.waits_for || []) followers.set(name, [...(followers.get(name) || []), nameOf(run)]);
+    const positions = new Map();
+    const rows = queue.slice(0, rowsShown).map(run => {
+      const executor = run.executor || "local";
+      positions.set(executor, (positions.get(executor) || 0) + 1);
+      return waitingRow(run, positions.get(executor), followers.get(nameOf(run)) || []);
+    });
+    const table = h("table", { class: "runs queue" }, h("caption", { class: "hidden" }, "Waiting runs, in their order"),
+      h("thead", {}, h("tr", {}, [["#", "number"], ["Run", "run"], ["State", ""], ["Why it waits", ""], ["Waits for", ""], ["Holds up", ""], ["Expected start", ""],
+        ["Submitted", ""]].map(([label, style]) => h("th", { class: style, scope: "col" }, label)))), h("tbody", {}, rows));
+    replace(place, queue.length ? section("Waiting", table, queue.length > rowsShown ? h("p", { class: "quiet" }, `and ${queue.length - rowsShown} more behind them`) : null) : null,
+      running.length ? section("Running", h("ul", { class: "working" }, running.slice(0, rowsShown).map(run => h("li", {}, stateBadge(run.state), link(nameOf(run)),
+        h("span", { class: "quiet" }, run.executor || "local"), followers.get(nameOf(run)) ? h("span", { class: "quiet" }, `${followers.get(nameOf(run)).length} wait for it`) : null)))) : null);
+  }
+
+  update();
+  return { title: "Queue", update, close() {} };
+}
