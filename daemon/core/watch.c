@@ -185,6 +185,14 @@ static void stop_if_wanted(struct daemon *daemon, const struct view *view, const
 
 // ---- what the judgement changes ----
 
+// A scheduler shows code 0 where there is none: of a job that was cancelled before it began, say.
+static int64_t code_told(const struct witnesses *w)
+{
+    if (w->phase != JOB_ENDED || w->stale)
+        return -1;
+    return w->end == END_COMPLETED ? EXIT_DONE : w->job_code > 0 ? w->job_code : -1;
+}
+
 static void close_attempt(
     struct attempt_row *attempt, const struct judgement *judgement, const struct witnesses *w, const struct exit_record *end)
 {
@@ -194,7 +202,7 @@ static void close_attempt(
     if (!over && !run_state_ended(judgement->to))
         return;
     attempt->ended = w->exit_present && isfinite(end->ended) ? end->ended : clock_wall();
-    attempt->code = w->exit_present ? w->exit_code : w->end_present ? w->end_code : w->phase == JOB_ENDED && !w->stale ? w->job_code : -1;
+    attempt->code = w->exit_present ? w->exit_code : w->end_present ? w->end_code : code_told(w);
     attempt->ended_by_signal = w->exit_present ? w->exit_signal : w->phase == JOB_ENDED && !w->stale ? w->job_signal : 0;
 }
 
