@@ -129,7 +129,7 @@ static bool all_ended(const struct json *runs)
 static bool is_local(struct watch *watch, const char *path)
 {
     struct json *shown = client_get(watch->client, path);
-    bool local = strcmp(js_string_of(js_get(js_get(shown, "spec"), "executor"), "local"), "local") == 0;
+    bool local = strcmp(js_string_of(js_get(shown, "executor"), "local"), "local") == 0;
     js_free(shown);
     return local;
 }

@@ -304,6 +304,31 @@ static void note_expected_start(struct daemon *daemon, struct watch *watch, cons
     pthread_mutex_unlock(&daemon->lock);
 }
 
+// A run that was taken in, or whose attempt a job claimed by itself: which job that is, the scheduler has found out by its mark.
+static void note_job_id(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, const struct job *job)
+{
+    struct attempt_row stored;
+    struct error err = {0};
+    bool unknown = !attempt->job || strcmp(attempt->job, "0") == 0;
+    if (!view->executor->queues || !unknown || !job->id[0])
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    int status = state_get_attempt(daemon->state, view->id, attempt->number, &stored, &err);
+    if (status == 0) {
+        free(stored.job);
+        stored.job = string_copy(job->id);
+        status = state_put_attempt(daemon->state, &stored, &err);
+        attempt_row_release(&stored);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    if (status != 0) {
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+        return;
+    }
+    free(attempt->job);
+    attempt->job = string_copy(job->id);
+}
+
 void watch_run(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, struct job *job)
 {
     struct witnesses w;
@@ -311,6 +336,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
     struct judgement judgement;
     look(daemon, view, attempt, job, &w, &end);
     note_expected_start(daemon, view->watch, job);
+    note_job_id(daemon, view, attempt, job);
     stop_if_wanted(daemon, view, &w, job);
     char *words = w.exit_present || w.phase == JOB_GONE || w.phase == JOB_ENDED ? last_words(view->directory, attempt->number) : NULL;
     w.last_words = words;

@@ -138,9 +138,30 @@ def failed(home, cluster):
     check_curve(home, shown)
 
 
+def adopted(home, cluster):
+    """The database is lost while a job runs: it is listed, taken in by its number, and goes on as if nothing had been."""
+    home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "stranger", *LONG)
+    wait_step(home, "stranger", 20)
+    job = job_of(home, "stranger")
+    home.stop()
+    for path in home.home.glob("switchyard.db*"):
+        path.unlink()
+    home.serve()
+    jobs = home.json("adopt", timeout=LIMIT)["jobs"]
+    check("the job of no run", [(j["job_id"], j["name"]) for j in jobs if j["state"] == "RUNNING"], [(job, "tiny.stranger")])
+    check("is taken in by its number", home.cli("adopt", job, timeout=LIMIT).stdout, "adopted tiny/stranger\n")
+    wait_until("it runs", lambda: home.json("show", "stranger")["state"] == "running")
+    wait_until("under its job's number", lambda: job_of(home, "stranger") == job)
+    wait_step(home, "stranger", 100)
+    home.cli("cancel", "stranger")
+    shown = home.wait_for("stranger", ENDED, LIMIT)
+    check("and ends", (shown["state"], [(a["number"], a["job_id"], a["code"]) for a in shown["attempts"]]), ("cancelled", [(1, job, 75)]))
+    check_curve(home, shown)
+
+
 def main():
     skip_without_cluster()
-    parts = [finishes, cancelled, waits, requeued, failed]
+    parts = [finishes, cancelled, waits, requeued, failed, adopted]
     wanted = sys.argv[1:]
     with Cluster(nodes=3) as cluster, Home(prefix="switchyard-slurm-runs-") as home:
         home.root.chmod(0o755)
