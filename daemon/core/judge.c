@@ -114,6 +114,12 @@ static void judge_code(struct judgement *judgement, const struct witnesses *w, i
     judgement->cause = CAUSE_FAILED;
 }
 
+// A launcher may end with code 0 although it launched nothing: srun does, where a node aborts the step.
+static bool is_unproven(const struct witnesses *w)
+{
+    return w->says_end && !w->end_present;
+}
+
 // The job is over with this code, everything is ingested and nobody is left.
 static void judge_end(struct judgement *judgement, const struct witnesses *w, int64_t code, int signal_number, const char *witness)
 {
@@ -121,10 +127,12 @@ static void judge_end(struct judgement *judgement, const struct witnesses *w, in
     char how[64];
     if (signal_number)
         snprintf(how, sizeof how, "killed by signal %d%s%s", signal_number, name ? ", SIG" : "", name ? name : "");
+    else if (code == EXIT_DONE)
+        snprintf(how, sizeof how, "exit code 0, but the worker did not say that it is done");
     else
         snprintf(how, sizeof how, code < 0 ? "no exit code" : "exit code %lld", (long long)code);
     bool saved = code == EXIT_STOPPED && !signal_number;
-    if (code == EXIT_DONE && !signal_number) {
+    if (code == EXIT_DONE && !signal_number && !is_unproven(w)) {
         decide(judgement, RUN_SUCCEEDED, witness, "finished with exit code 0");
     } else if (w->cancel_requested) {
         decide(judgement, RUN_CANCELLED, witness, saved ? "cancelled, stopped after saving" : "cancelled (%s)", how);
@@ -154,9 +162,13 @@ static void judge_again(struct judgement *judgement, const struct witnesses *w)
 // True where a scheduler must be waited for. Success is believed after a while; anything else might be started again by it.
 static bool waits_for_scheduler(struct judgement *judgement, const struct witnesses *w)
 {
-    bool done = w->exit_code == EXIT_DONE && !w->exit_signal;
+    bool done = w->exit_code == EXIT_DONE && !w->exit_signal && !(is_unproven(w) && w->records_complete);
     enum job_phase phase = phase_of(w);
     bool again = phase == JOB_PENDING;
+    if (again && done && is_unproven(w)) {
+        decide(judgement, RUN_FINISHING, "exit record", "the job has ended, its records are being read");
+        return true;
+    }
     if (phase == JOB_ENDED || phase == JOB_GONE)
         return false;
     judgement->kill = (phase == JOB_RUNNING && w->exit_seen_for >= SETTLE_WAIT) || (again && (done || w->cancel_requested));

@@ -53,6 +53,7 @@ struct witnesses {
     bool started;          // the attempt's directory is there
     bool done_before;      // an earlier attempt ended with exit code 0: this one should not be
     bool records_complete; // every line of records.jsonl is in the store
+    bool says_end;         // a scheduler's launcher started it, and the worker writes an end of its own: success is what that says
     bool end_present;      // the worker's own end
     int64_t end_code;
     double heartbeat_age; // seconds; INFINITY: none

@@ -36,13 +36,15 @@ static bool is_stale(const struct watch *watch, const struct witnesses *w, doubl
 
 // The attempt before this one was put back into its scheduler's queue, because its node did not answer, say; but it lived on, and came to a
 // good end before its successor began.
-static bool predecessor_is_done(const struct view *view, int64_t attempt)
+static bool predecessor_is_done(const struct view *view, const struct witnesses *w)
 {
+    int64_t attempt = w->attempt;
     struct exit_record end;
     char *path = run_attempt_file(view->directory, attempt - 1, EXIT_FILE);
     bool done = exit_record_read(&end, path, NULL) == 0 && end.attempt == attempt - 1 && end.code == EXIT_DONE && end.signal == 0;
     free(path);
-    return done;
+    const struct watch *watch = view->watch;
+    return done && (!w->says_end || (watch->end_attempt == attempt - 1 && watch->end_code == EXIT_DONE));
 }
 
 static void note_times(struct daemon *daemon, const struct view *view, struct witnesses *w, const char *beat_path, double now, double asked)
@@ -61,7 +63,7 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
     if (w->exit_present && watch->exit_seen_since == 0)
         watch->exit_seen_since = now;
     if (w->queues && w->attempt > 1 && watch->directory_seen == 0 && !watch->done_before)
-        watch->done_before = predecessor_is_done(view, w->attempt);
+        watch->done_before = predecessor_is_done(view, w);
     if (w->started && watch->directory_seen == 0)
         watch->directory_seen = now;
     w->stale = is_stale(watch, w, asked);
@@ -106,6 +108,7 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
         .state = view->state,
         .phase = job->phase,
         .queues = view->executor->queues,
+        .says_end = view->executor->queues && strcmp(view->kind, "check") != 0,
         .end = job->end,
         .job_code = job->code,
         .job_signal = job->signal,
@@ -203,6 +206,8 @@ static void close_attempt(
         return;
     attempt->ended = w->exit_present && isfinite(end->ended) ? end->ended : clock_wall();
     attempt->code = w->exit_present ? w->exit_code : w->end_present ? w->end_code : code_told(w);
+    if (attempt->code == EXIT_DONE && !w->exit_signal && w->says_end && !w->end_present)
+        attempt->code = -1; // its launcher's code, not its own
     attempt->ended_by_signal = w->exit_present ? w->exit_signal : w->phase == JOB_ENDED && !w->stale ? w->job_signal : 0;
 }
 

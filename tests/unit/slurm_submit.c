@@ -103,6 +103,26 @@ static void test_nothing_said(void **state)
     assert_int_equal(lines_of("sbatch.asked"), 1);
 }
 
+// squeue lists nothing, but the job that the first call made has begun and beats: it has no successor beside it.
+static void test_beats_unlisted(void **state)
+{
+    (void)state;
+    char beat[400];
+    snprintf(beat, sizeof beat, "%s/attempt-1", run);
+    directory_make(beat, NULL);
+    snprintf(beat, sizeof beat, "%s/attempt-1/" HEARTBEAT_FILE, run);
+    put("sbatch.err", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n");
+    for (int i = 0; i < 300; i++) {
+        struct error err = {0};
+        assert_int_equal(heartbeat_write(beat, 1, 1, NULL), 0);
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->submit(slurm, &job, &err), 0);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_submission("2\n");
+    assert_int_equal(lines_of("sbatch.asked"), 1);
+}
+
 // A refusal says why.
 static void test_failed_without_a_word(void **state)
 {
@@ -350,6 +370,7 @@ int main(void)
         CASE(test_timed_out_and_there),
         CASE(test_timed_out_and_not_there),
         CASE(test_nothing_said),
+        CASE(test_beats_unlisted),
         CASE(test_failed_without_a_word),
         CASE(test_late_sbatch),
         CASE(test_refused),

@@ -5,6 +5,7 @@
 #include "schema/base/clock.h"
 #include "schema/base/text.h"
 #include "schema/record/layout.h"
+#include "schema/record/record.h"
 
 #include <math.h>
 #include <setjmp.h>

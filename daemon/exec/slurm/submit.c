@@ -3,7 +3,8 @@
 //   LOOK   an earlier call may have made a job (the file `submission` is there, from before a crash): squeue is asked. A job under the file's
 //          number is the run's job, whatever has become of it.
 //   RAISE  the file gets the next number: what an earlier call may yet bring about does nothing any more.
-//   FENCE  squeue is asked once more: what had begun before the number was raised is cancelled, and its end is waited for.
+//   FENCE  squeue is asked once more: what had begun before the number was raised is cancelled, and its end is waited for. What squeue does
+//          not list but beats on disk is waited for too: an answer may lack a job, and a controller may have forgotten one that runs.
 //   SEND   sbatch.
 //   CHECK  sbatch did not say that there is a job, or did not say it clearly: squeue is asked. If there is none, a refusal is a refusal, and
 //          anything else goes back to RAISE after a while.
@@ -16,6 +17,7 @@
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
+#include "schema/record/record.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,6 +28,7 @@
 #include <sys/stat.h>
 
 enum { SERIAL_BYTES_MAX = 64, ANSWER_MAX = 64 << 10 };
+#define BEAT_SILENT 60.0 // seconds without a heartbeat after which an attempt is taken for dead
 
 enum step { LOOK, RAISE, FENCE, SEND, SENDING, CHECK, REFUSED };
 
@@ -300,6 +303,25 @@ static void take_answer(struct slurm *slurm, struct entry *entry)
 
 // ---- turns ----
 
+// The newest attempt has begun and not ended, and it beats, or has only just begun.
+static bool is_beating(const struct entry *entry)
+{
+    int64_t attempt = run_last_attempt(entry->directory);
+    if (attempt == 0)
+        return false;
+    char *directory = run_attempt_directory(entry->directory, attempt);
+    char *end = path_join(directory, EXIT_FILE), *beat = path_join(directory, HEARTBEAT_FILE);
+    struct stat status;
+    double last = heartbeat_time(beat);
+    if (isnan(last) && stat(directory, &status) == 0)
+        last = (double)status.st_mtime;
+    bool beating = !file_exists(end) && clock_wall() - last < BEAT_SILENT;
+    free(beat);
+    free(end);
+    free(directory);
+    return beating;
+}
+
 // An answer has come to a question that was asked after this step began.
 static bool is_answered(struct slurm *slurm, struct entry *entry)
 {
@@ -349,7 +371,7 @@ void errand_turn(struct slurm *slurm, struct entry *entry)
     case FENCE:
         if (!is_answered(slurm, entry))
             return;
-        if (entry->live == 0)
+        if (entry->live == 0 && !is_beating(entry))
             go(errand, SEND);
         else
             errand->since = clock_steady();
