@@ -67,20 +67,43 @@ static void check_node(struct spec_file *file, size_t run, const struct spec *sp
             (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
 }
 
+// Whether a trial needs as much as the one before it: of the same sweep, and they differ in nothing that has a size.
+static bool needs_the_same(const struct spec_file *file, size_t run)
+{
+    static const char *const sizeless[] = {"training.seed", "training.learning_rate.", "training.optimizer.weight_decay", "training.iterations", "logging."};
+    const struct spec_run *one = &file->runs[run];
+    if (run == 0 || !one->sweep || file->runs[run - 1].entry != one->entry)
+        return false;
+    for (void *i = js_first(one->sweep); i; i = js_next(one->sweep, i)) {
+        bool counts = true;
+        for (size_t j = 0; j < sizeof sizeless / sizeof *sizeless; j++)
+            counts &= strncmp(js_key(i), sizeless[j], strlen(sizeless[j])) != 0;
+        const struct json *before = js_get(file->runs[run - 1].sweep, js_key(i));
+        if (counts && (!before || !js_equal(before, js_value(i))))
+            return false;
+    }
+    return js_count(one->sweep) == js_count(file->runs[run - 1].sweep);
+}
+
 void spec_check_memory(struct spec_file *file)
 {
     static const char *const read[] = {"engine", "model", "data.sequence_length", "training.micro_batch_size", "training.global_batch_size",
         "training.precision", "training.recompute", "training.distributed_optimizer", "parallelism", "resources.nodes", "resources.gpus_per_node",
         "resources.ranks_per_node", "resources.gpu_memory", "resources.memory", NULL};
+    bool known = false; // memory is the last run's
+    struct memory_cost memory;
     for (size_t i = 0; i < file->count; i++) {
         const struct spec *spec = &file->runs[i].spec;
+        bool same = known && needs_the_same(file, i);
+        known = false;
         if (strcmp(file->entries[file->runs[i].entry].kind, "train") != 0)
             continue;
         struct layout layout;
-        struct memory_cost memory;
         if (!spec_file_is_sound(file, i, read) || layout_from_spec(&layout, spec, NULL) != 0)
             continue; // the file's own rules have said so
-        memory_cost(&memory, spec, &layout);
+        if (!same)
+            memory_cost(&memory, spec, &layout);
+        known = true;
         if (spec->resources.gpu_memory > 0)
             check_gpu(file, i, spec, &memory);
         if (spec->resources.gpus_per_node == 0)
