@@ -24,10 +24,11 @@ static bool is_signal(const char *text)
     return false;
 }
 
-static bool has_control_character(const char *text)
+// What Slurm cannot show on one line, or reads as one of its own.
+static bool is_unfit(const char *path)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7F)
+    for (; *path; path++)
+        if ((unsigned char)*path < 0x20 || *path == 0x7F || *path == '\\')
             return true;
     return false;
 }
@@ -52,8 +53,8 @@ void check_slurm(struct check *check)
     check_signal(check);
     if (!rule_reads(check, "executor", NULL) || spec->executor != EXECUTOR_SLURM)
         return;
-    if (rule_reads(check, "output", NULL) && spec->output && has_control_character(spec->output))
-        check_at(check, "output", false, "`output` has a control character: such a directory cannot be a Slurm job's");
+    if (rule_reads(check, "output", NULL) && spec->output && is_unfit(spec->output))
+        check_at(check, "output", false, "`output` has a control character or a backslash: such a directory cannot be a Slurm job's");
     if (rule_reads(check, "slurm.grace", "resources.time_limit", "slurm.signal", NULL) && spec->resources.time_limit > 0 &&
         spec->slurm.grace >= spec->resources.time_limit && !spec->slurm.signal)
         check_at(check, "resources.time_limit", true, "the run is told to stop %.15g s (`slurm.grace`) before the end of its %.15g s: as soon as it starts",

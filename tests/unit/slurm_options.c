@@ -59,7 +59,7 @@ static void test_recipe(void **state)
     spec.resources.time_limit = 7200;
     spec.slurm.partition = string_copy("gpu");
     assert_int_equal(launch_train(&launch, &spec, &machine, "/bin/w", "/s/moe-first-run/dense-1", NULL), 0);
-    expect(&launch.options, "--job-name=moe-first-run.dense-1 --chdir=/s/moe-first-run/dense-1 --output=submit.log --open-mode=append --nodes=1 "
+    expect(&launch.options, "--job-name=moe-first-run.dense-1 --chdir=/s/moe-first-run/dense-1 --output=/s/moe-first-run/dense-1/submit.log --open-mode=append --nodes=1 "
                             "--ntasks-per-node=8 --gres=gpu:8 --time=02:00:00 --partition=gpu --no-requeue --signal=B:USR1@60 --export=ALL");
     expect(&launch.argv, "srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --gres=gpu:8 --mpi=pmix --cpu-bind=none /bin/w train /s/moe-first-run/dense-1");
     assert_int_equal(launch.ranks, 8);
@@ -93,7 +93,7 @@ static void test_every_option(void **state)
     slurm->grace = 90.5;
     assert_int_equal(launch_train(&launch, &spec, &machine, "w", "/r/p/x-1", NULL), 0);
     expect(&launch.options,
-        "--job-name=moe-first-run.x-1 --chdir=/r/p/x-1 --output=submit.log --open-mode=append --nodes=2 --ntasks-per-node=2 --cpus-per-task=3 --mem=1025M "
+        "--job-name=moe-first-run.x-1 --chdir=/r/p/x-1 --output=/r/p/x-1/submit.log --open-mode=append --nodes=2 --ntasks-per-node=2 --cpus-per-task=3 --mem=1025M "
         "--time=2-01:02:00 --partition=a,b --account=acc --qos=high --reservation=res --constraint=a&b --nodelist=n[1-2] --exclude=n3 --exclusive --requeue "
         "--signal=B:USR1@91 --export=ALL");
     expect(&launch.argv, "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --mpi=pmix_v4 --cpu-bind=cores w train /r/p/x-1");
@@ -137,7 +137,7 @@ static void test_site(void **state)
     spec.resources.gpus_per_node = 4;
     spec.slurm.account = string_copy("mine");
     assert_int_equal(launch_train(&launch, &spec, &there, "w", "/r/p/x-1", NULL), 0);
-    expect(&launch.options, "--job-name=moe-first-run.x-1 --chdir=/r/p/x-1 --output=submit.log --open-mode=append --nodes=1 --ntasks-per-node=8 "
+    expect(&launch.options, "--job-name=moe-first-run.x-1 --chdir=/r/p/x-1 --output=/r/p/x-1/submit.log --open-mode=append --nodes=1 --ntasks-per-node=8 "
                             "--gpus-per-node=h100:4 --partition=main --account=mine --no-requeue --signal=B:USR1@60 --export=ALL");
     expect(&launch.argv, "srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --gpus-per-node=h100:4 --mpi=pmi2 --cpu-bind=none w train /r/p/x-1");
     launch_release(&launch);
@@ -160,7 +160,7 @@ static void test_tokenize(void **state)
     spec.environment.modules = (struct spec_list){&module, 1};
     spec.environment.variables = (struct spec_pairs){&key, &value, 1};
     assert_int_equal(launch_tokenize(&launch, &spec, &machine, "w", "/r/p/tokenize-1", NULL), 0);
-    expect(&launch.options, "--job-name=moe-first-run.tokenize-1 --chdir=/r/p/tokenize-1 --output=submit.log --open-mode=append --nodes=1 --ntasks-per-node=1 "
+    expect(&launch.options, "--job-name=moe-first-run.tokenize-1 --chdir=/r/p/tokenize-1 --output=/r/p/tokenize-1/submit.log --open-mode=append --nodes=1 --ntasks-per-node=1 "
                             "--cpus-per-task=1 --no-requeue --signal=B:USR1@60 --export=ALL");
     expect(&launch.argv, "w tokenize /r/p/tokenize-1");
     expect(&launch.modules, "openmpi/4");
@@ -212,7 +212,7 @@ static void test_values_stay_words(void **state)
         snprintf(directory, sizeof directory, "/r/p/%s", value);
         bool shown = true;
         for (size_t i = 0; value[i]; i++)
-            shown &= (unsigned char)value[i] >= 0x20 && value[i] != 0x7F;
+            shown &= (unsigned char)value[i] >= 0x20 && value[i] != 0x7F && value[i] != '\\';
         assert_int_equal(launch_train(&launch, &spec, &machine, "w", directory, &err), shown ? 0 : -1);
         if (!shown)
             continue;
@@ -226,6 +226,10 @@ static void test_values_stay_words(void **state)
         launch_release(&launch);
     }
     assert_int_equal(launch_train(&launch, &spec, &machine, "w", "relative/x-1", &err), -1);
+    assert_int_equal(launch_train(&launch, &spec, &machine, "w", "/r/100%j/x-1", NULL), 0);
+    assert_string_equal(launch.options.at[1], "--chdir=/r/100%j/x-1");
+    assert_string_equal(launch.options.at[2], "--output=/r/100%%j/x-1/submit.log");
+    launch_release(&launch);
     launch_release(&plain);
     spec_release(&spec);
 }

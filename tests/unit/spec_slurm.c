@@ -31,7 +31,8 @@ static const struct { const char *lines, *expected; } faults[] = {
     {"slurm: {signal: USR1@65536}", "`slurm.signal` expects USR1, USR2 or TERM, and @SECONDS up to 65535, such as USR1@120, not `USR1@65536`"},
     {"slurm: {signal: USR1@}", "`slurm.signal` expects USR1, USR2 or TERM, and @SECONDS up to 65535, such as USR1@120, not `USR1@`"},
     {"slurm: {signal: USR1@10 --uid=0}", "`slurm.signal` expects USR1, USR2 or TERM, and @SECONDS up to 65535, such as USR1@120, not `USR1@10 --uid=0`"},
-    {"slurm: {}\noutput: \"/a\\nb\"", "`output` has a control character: such a directory cannot be a Slurm job's"},
+    {"slurm: {}\noutput: \"/a\\nb\"", "`output` has a control character or a backslash: such a directory cannot be a Slurm job's"},
+    {"slurm: {}\noutput: '/a\\b'", "`output` has a control character or a backslash: such a directory cannot be a Slurm job's"},
     {"output: \"/a\\nb\"", NULL},
 };
 

@@ -1,4 +1,5 @@
 #include "daemon/exec/slurm/options.h"
+#include "schema/base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -64,12 +65,24 @@ static void add_signal(struct word_list *options, const struct spec_slurm *slurm
         word_list_addf(options, "--signal=B:%s@%.0f", name, ceil(slurm->grace));
 }
 
-static bool has_control_character(const char *text)
+// squeue shows it on one line, and Slurm reads a backslash as one of its own in names of files.
+static bool can_be_shown(const char *text)
 {
     for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7F)
-            return true;
-    return false;
+        if ((unsigned char)*text < 0x20 || *text == 0x7F || *text == '\\')
+            return false;
+    return true;
+}
+
+// Both streams, in the run directory: what Slurm and the script themselves say. In names of files %j and its like mean something to Slurm.
+static void add_output(struct word_list *options, const char *run_directory)
+{
+    struct text path;
+    text_init(&path, 1 << 20);
+    for (const char *at = run_directory; *at; at++)
+        text_addf(&path, *at == '%' ? "%c%%" : "%c", *at);
+    word_list_addf(options, "--output=%s/" SLURM_LOG, path.at);
+    text_release(&path);
 }
 
 int slurm_options(struct word_list *options, const struct spec *spec, const struct slurm_shape *shape, const struct config_slurm *site,
@@ -77,11 +90,11 @@ int slurm_options(struct word_list *options, const struct spec *spec, const stru
 {
     const struct spec_slurm *slurm = &spec->slurm;
     const char *slash = strrchr(run_directory, '/');
-    if (run_directory[0] != '/' || has_control_character(run_directory))
-        return error_set(err, "%s", "the run directory of a Slurm job must be an absolute path without control characters");
+    if (run_directory[0] != '/' || !can_be_shown(run_directory))
+        return error_set(err, "the run directory of a Slurm job is an absolute path without backslashes and control characters");
     word_list_addf(options, "--job-name=%s.%s", spec->project, slash + 1);
     word_list_addf(options, "--chdir=%s", run_directory);
-    word_list_add(options, "--output=" SLURM_LOG); // of both streams, in that directory: a path of the user's would be read for %j and \.
+    add_output(options, run_directory);
     word_list_add(options, "--open-mode=append");
     word_list_addf(options, "--nodes=%" PRId64, shape->nodes);
     word_list_addf(options, "--ntasks-per-node=%" PRId64, shape->tasks_per_node);
