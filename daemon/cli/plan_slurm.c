@@ -23,11 +23,16 @@ void plan_slurm_release(struct plan_slurm *slurm)
 // The options without those that differ from run to run and say nothing about nodes or time.
 static char *key_of(const struct word_list *options)
 {
+    static const char *const own[] = {"--job-name=", "--chdir=", "--output="};
     struct text key;
     text_init(&key, 1 << 20);
-    for (size_t i = 0; i < options->count; i++)
-        if (strncmp(options->at[i], "--job-name=", 11) != 0 && strncmp(options->at[i], "--chdir=", 8) != 0)
+    for (size_t i = 0; i < options->count; i++) {
+        bool counts = true;
+        for (size_t j = 0; j < sizeof own / sizeof *own; j++)
+            counts &= strncmp(options->at[i], own[j], strlen(own[j])) != 0;
+        if (counts)
             text_addf(&key, "%s\n", options->at[i]);
+    }
     return text_take(&key);
 }
 
