@@ -77,7 +77,7 @@ static bool read_id(struct row *row, const char *text)
         if ((text[length] != '_' && text[length] != '+') || more == 0 || more > 10 || text[length + 1 + more])
             return false;
     }
-    snprintf(row->id, sizeof row->id, "%s", text);
+    snprintf(row->id, sizeof row->id, "%.31s", text);
     return true;
 }
 
@@ -85,7 +85,7 @@ static bool read_state(struct row *row, const char *text)
 {
     if (!isupper((unsigned char)text[0]) || strlen(text) >= sizeof row->state)
         return false;
-    snprintf(row->state, sizeof row->state, "%s", text);
+    snprintf(row->state, sizeof row->state, "%.63s", text);
     row->word = state_word_of(text, &row->by);
     return true;
 }
