@@ -140,6 +140,7 @@ def normal(text, backend, separator=None):
                 fields = [word if re.fullmatch(form, field) else field for field in fields]
             if len(fields) == 9 and ":" in fields[2]:
                 fields[4] = "USED"  # sacct's, in seconds
+                fields[3] = "TIME" if fields[3] == "None" else fields[3]  # of a job that never began it says the one or the other
             line = "|".join(fields)
         if re.search("slurm_persist_conn_open|PersistInit", line):
             continue  # how a connection failed differs from time to time; that it did is said once more
