@@ -31,7 +31,8 @@ def without_cluster(accounting=False):
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if as_root and (not shutil.which("sudo") or subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode):
         return "it needs root, or sudo without a password"
-    if subprocess.run([*as_root, "unshare", "--pid", "--fork", "--mount", "--mount-proc", "--uts", "true"], capture_output=True).returncode:
+    spaces = [*as_root, "unshare", "--pid", "--fork", "--mount", "--mount-proc", "--uts", "--propagation"]
+    if all(subprocess.run([*spaces, propagation, "true"], capture_output=True).returncode for propagation in ("private", "unchanged")):
         return "root may not make namespaces here (CAP_SYS_ADMIN)"
     return None
 
