@@ -374,7 +374,7 @@ static void play_no_controller(struct scene *scene)
         poll_once(scene); // Slurm saves what it knows every five seconds
     fault(scene, "ctld-kill", "");
     bool silent = false;
-    for (double began = clock_steady(); clock_steady() - began < 14;) {
+    for (double began = clock_steady(), down = 0; down < 14 || (!silent && down < 20); down = clock_steady() - began) { // a client gives up after nine seconds or more
         poll_once(scene);
         EXPECT(scene->job.phase == JOB_RUNNING || scene->job.phase == JOB_UNKNOWN);
         silent |= strstr(scene->job.reason, "Slurm has not answered since") != NULL;
