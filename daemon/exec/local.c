@@ -1,9 +1,10 @@
-// The local executor: a job is job.sh in a session of its own, started by posix_spawn, found in the process table by (pid, start time)
+// The local executor: a job is job.sh in a session of its own, found in the process table by (pid, start time)
 // and by its tag. It outlives the daemon: no controlling terminal, no inherited descriptor, nothing that a daemon's end would close.
 #include "daemon/exec/environment.h"
 #include "daemon/exec/executor.h"
 #include "daemon/exec/memory_look.h"
 #include "daemon/exec/process.h"
+#include "daemon/exec/spawn.h"
 #include "daemon/exec/word_list.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
@@ -14,7 +15,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,27 +25,15 @@
 #define MEMORY_LOOK_SECONDS 1.0
 #define LOOK_AGE_MAX 0.05 // seconds: what a look at the machine is good for where it may be a little old
 
-// Own session, default signals, /dev/null as input; job.sh's own complaints go to submit.log in the run directory.
+// In a session of its own; job.sh's own complaints go to submit.log in the run directory.
 static int spawn(pid_t *pid, char *const *argv, const char **environment, const char *directory)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_addchdir_np(&actions, directory);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, "submit.log", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0666);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int fault = posix_spawn(pid, argv[0], &actions, &attributes, argv, (char *const *)(uintptr_t)environment);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    char *path = path_join(directory, "submit.log");
+    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    int fault = log < 0 ? errno : spawn_apart(pid, (const char *const *)argv, environment, directory, log, log);
+    if (log >= 0)
+        close(log);
+    free(path);
     return fault;
 }
 

@@ -1,11 +1,11 @@
 #include "daemon/exec/slurm/command.h"
+#include "daemon/exec/spawn.h"
 #include "schema/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,31 +71,6 @@ static void close_pipe(int ends[2])
     ends[0] = ends[1] = -1;
 }
 
-static int spawn(pid_t *pid, const struct command_request *request, int output_fd, int talk_fd)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, output_fd, 1);
-    posix_spawn_file_actions_adddup2(&actions, talk_fd, 2);
-    posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-    if (request->directory)
-        posix_spawn_file_actions_addchdir_np(&actions, request->directory);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int fault = posix_spawnp(pid, request->argv[0], &actions, &attributes, (char *const *)(uintptr_t)request->argv,
-        (char *const *)(uintptr_t)request->environment);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    return fault;
-}
-
 struct command *command_start(const struct command_request *request, struct error *err)
 {
     reap_left();
@@ -105,7 +80,7 @@ struct command *command_start(const struct command_request *request, struct erro
     if (!fault)
         fault = open_pipe(talk);
     if (!fault)
-        fault = spawn(&pid, request, output[1], talk[1]);
+        fault = spawn_apart(&pid, request->argv, request->environment, request->directory, output[1], talk[1]);
     if (fault) {
         close_pipe(output);
         close_pipe(talk);
