@@ -48,9 +48,9 @@ function tokenForm() {
 
 let shown = null;
 function showFault() {
-  const fault = store.fault, silence = store.health ? schedulerSilence(store.health.scheduler) : "";
-  const kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : silence ? "scheduler" : null;
-  const key = kind === "other" ? fault.message : kind === "scheduler" ? silence : kind;
+  const fault = store.fault, silence = store.health ? schedulerSilence(store.health.scheduler) : "", broken = store.health && store.health.config && store.health.config.fault;
+  const kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : silence ? "scheduler" : broken ? "config" : null;
+  const key = kind === "other" ? fault.message : kind === "scheduler" ? silence : kind === "config" ? broken : kind;
   if (key === shown) return;
   shown = key;
   banner.hidden = !kind;
@@ -59,6 +59,7 @@ function showFault() {
   else if (kind === "lost") replace(banner, "The connection to the daemon is lost. What you see may be old; trying again…");
   else if (kind === "scheduler") replace(banner, `${silence}. States that only it knows are as it told them then; what runs goes on, and is read from its own records. `,
     h("a", { href: "#/queue" }, "The queue"));
+  else if (kind === "config") replace(banner, `${store.health.config.file} is broken; what it said before counts until it is mended. `, h("pre", {}, broken));
   else if (kind) replace(banner, fault.message);
 }
 

@@ -95,7 +95,7 @@ static int put(const char *path, const char *before, const char *after, bool for
     }
     if (file_write_atomic(path, after, strlen(after), 0644, err) != 0)
         return fail(CLI_USAGE, err);
-    fprintf(stderr, "wrote %s; a daemon that runs reads it when it is started again\n", path);
+    fprintf(stderr, "wrote %s; a daemon that runs takes it over within seconds, for what is submitted from then on\n", path);
     return CLI_DONE;
 }
 

@@ -27,15 +27,19 @@ static bool show_groups(const struct json *runs, const char *key, bool as_json)
     return true;
 }
 
-// A scheduler that is silent makes what is listed old news.
-static void say_scheduler(struct client *client)
+// A scheduler that is silent makes what is listed old news; a configuration that is broken is not the one that counts.
+static void say_health(struct client *client)
 {
     struct json *health = client_get(client, "/api/v1/health");
+    const struct json *config = js_get(health, "config");
+    const char *fault = js_string_of(js_get(config, "fault"), NULL);
     const struct json *scheduler = js_get(health, "scheduler"), *since = js_get(scheduler, "silent_since"), *faults = js_get(scheduler, "faults");
     char when[FORMAT_MAX];
     if (scheduler && !js_boolean_of(js_get(scheduler, "answers"), true) && js_real_of(since, 0) > 0)
         fprintf(stderr, "%s has not answered since %s%s%s\n", js_string_of(js_get(scheduler, "name"), "the scheduler"),
             format_time(when, js_real_of(since, 0)), js_count(faults) ? ": " : "", js_string_of(js_at(faults, 0), ""));
+    if (fault)
+        fprintf(stderr, "%s is broken; what it said before counts until it is mended:\n%s\n", js_string_of(js_get(config, "file"), "config.yaml"), fault);
     js_free(health);
 }
 
@@ -61,7 +65,7 @@ static int run_ls(const struct arguments *arguments)
     else if (answer)
         view_runs(stdout, js_get(answer, "runs"));
     if (answer && !argument_flag(arguments, "json"))
-        say_scheduler(client);
+        say_health(client);
     client_close(client);
     js_free(answer);
     return code;

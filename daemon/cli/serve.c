@@ -8,12 +8,10 @@
 #include "daemon/store/trackio.h"
 #include "schema/base/file.h"
 #include "schema/base/text.h"
-#include "schema/spec/config.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PORT_DEFAULT = 8642, TICK_MS_MAX = 1000 };
 
@@ -85,39 +83,25 @@ out:
     return code;
 }
 
-// Names of the command line, then those of config.yaml. The array is free()d by the caller.
-static const char **allowed_hosts(const struct arguments *arguments, const struct config *config, size_t *count)
-{
-    const char **given = argument_values(arguments, "allow-host", count), **hosts = allocate(*count + config->allowed_hosts.count + 1, sizeof *hosts);
-    memcpy(hosts, given, *count * sizeof *hosts);
-    for (size_t i = 0; i < config->allowed_hosts.count; i++)
-        hosts[(*count)++] = config->allowed_hosts.items[i];
-    free(given);
-    return hosts;
-}
-
 static int run_serve(const struct arguments *arguments)
 {
     long long port, gpus;
     if (argument_integer(arguments, "port", PORT_DEFAULT, 0, 65535, &port) != 0 || argument_integer(arguments, "gpus", -1, 0, GPUS_MAX, &gpus) != 0)
         return CLI_USAGE;
     struct error err = {0};
-    struct config config;
     char *home = home_directory(), *trackio = trackio_directory(), *worker = worker_path(&err), *script = path_join(home, "job.sh");
-    bool configured = config_load(&config, home, &err) == 0;
     size_t host_count;
-    const char **hosts = allowed_hosts(arguments, &config, &host_count);
-    struct daemon_options options = {.home = home, .trackio = trackio, .worker = worker, .job_script = script, .gpus = gpus, .config = &config};
+    const char **hosts = argument_values(arguments, "allow-host", &host_count);
+    struct daemon_options options = {.home = home, .trackio = trackio, .worker = worker, .job_script = script, .gpus = gpus};
     struct server_options listening = {.home = home, .address = argument_value(arguments, "bind", "127.0.0.1"), .port = (int)port,
         .open_reads = argument_flag(arguments, "open-reads"), .hosts = hosts, .host_count = host_count};
     int code = CLI_NO_DAEMON;
     catch_signals();
-    if (worker && configured)
+    if (worker)
         code = serve(arguments, &options, &listening);
     else
         fprintf(stderr, "switchyard: %s\n", err.text);
     free(hosts);
-    config_release(&config);
     free(script);
     free(worker);
     free(trackio);

@@ -7,6 +7,7 @@
 #include "daemon/core/daemon.h"
 #include "daemon/core/judge.h"
 #include "daemon/core/retries.h"
+#include "daemon/core/settings.h"
 #include "daemon/exec/executor.h"
 #include "daemon/exec/launch.h"
 #include "daemon/exec/slurm/slurm.h"
@@ -80,7 +81,8 @@ struct daemon {
     char *home, *trackio_path, *worker, *job_script;
     int lock_fd;
     double started;
-    struct machine machine;
+    struct settings settings; // changed by the tick thread, under the lock
+    struct machine machine;   // its GPUs and its cluster follow the settings
     struct executor_use executors[EXECUTORS_MAX];
     size_t executor_count;
     struct local_context local;
@@ -133,6 +135,9 @@ const struct executor_use *executor_named(const struct daemon *daemon, const cha
 struct job job_of(const struct view *view);
 // All jobs of all executors in one round: running[i]'s job is jobs[i].
 void executors_poll(struct daemon *daemon, const struct view *const *views, struct job *jobs, size_t count);
+
+// open.c: takes config.yaml over where it has changed; at the beginning of a tick.
+void settings_follow(struct daemon *daemon);
 
 // open.c: talk, and the two ways a run's story grows. These take no lock: the caller has it.
 void core_log(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct config;
 struct daemon;
 
 struct daemon_options {
@@ -14,11 +13,10 @@ struct daemon_options {
     const char *trackio;    // TRACKIO_DIR, absolute
     const char *worker;     // path of switchyard-worker
     const char *job_script; // path of job.sh (written to home at start from an embedded copy)
-    const struct config *config; // of config.yaml, kept by the caller until the daemon is closed; NULL: the defaults
-    int64_t gpus;           // of this machine, as somebody has declared them; -1: as config.yaml says, else those that are found
+    int64_t gpus;           // of this machine, as the command line declares them; -1: as config.yaml says, else those that are found
 };
 
-// Takes the home's flock (one daemon a home), opens the stores, finds running jobs again.
+// Reads config.yaml, takes the home's flock (one daemon a home), opens the stores, finds running jobs again.
 int daemon_open(struct daemon **daemon, const struct daemon_options *options, struct error *err);
 void daemon_close(struct daemon *daemon);
 // One round: poll executors, ingest records, judge states, start what is ready. Returns milliseconds until the next one should
@@ -71,5 +69,8 @@ void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct ans
 // Opens a file of the run for reading (logs): stream "stdout" | "stderr" of attempt (0: last). Opened beneath the run directory only. -1
 // and answer on failure.
 int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer);
-// {version, pid, started, home, trackio, scheduler {name, answers, silent_since|null, faults […], …}|null, cores, gpus, runs_alive}
+// {version, pid, started, home, trackio, config {file|null, read, fault|null}, scheduler {name, answers, silent_since|null, faults […], …}|null, cores,
+// gpus, runs_alive}
 void daemon_health(struct daemon *daemon, struct answer *answer);
+// Calls use with the names that config.yaml allows browsers to call this daemon by, as it says now; they are gone when it returns.
+void daemon_allowed_hosts(struct daemon *daemon, void (*use)(void *context, const char *const *hosts, size_t count), void *context);

@@ -102,11 +102,14 @@ static int read_spec(struct draft *draft, const struct json *resolved, const cha
 }
 
 // A run that could never start is not taken in.
-static int fits_machine(const struct daemon *daemon, const struct spec *spec, struct error *err)
+static int fits_machine(struct daemon *daemon, const struct spec *spec, struct error *err)
 {
-    if (spec->executor == EXECUTOR_LOCAL && spec->resources.gpus_per_node > (int64_t)daemon->machine.gpus.count)
+    pthread_mutex_lock(&daemon->lock);
+    size_t gpus = daemon->machine.gpus.count;
+    pthread_mutex_unlock(&daemon->lock);
+    if (spec->executor == EXECUTOR_LOCAL && spec->resources.gpus_per_node > (int64_t)gpus)
         return error_set(err, "resources.gpus_per_node: %lld, and this machine has %zu GPUs to give (serve --gpus declares them)",
-            (long long)spec->resources.gpus_per_node, daemon->machine.gpus.count);
+            (long long)spec->resources.gpus_per_node, gpus);
     return 0;
 }
 

@@ -109,6 +109,43 @@ static void init_waiting(struct daemon *daemon)
     pthread_condattr_destroy(&steady);
 }
 
+// The machine as its owner says that it is.
+static void apply_settings(struct daemon *daemon)
+{
+    machine_look(&daemon->machine);
+    daemon->machine.slurm = &daemon->settings.config.slurm;
+    if (settings_gpus(&daemon->settings) >= 0)
+        gpus_declare(&daemon->machine.gpus, settings_gpus(&daemon->settings));
+}
+
+static int open_settings(struct daemon *daemon, const struct daemon_options *options, struct error *err)
+{
+    if (settings_open(&daemon->settings, daemon->home, err) != 0)
+        return -1;
+    daemon->settings.gpus = options->gpus;
+    apply_settings(daemon);
+    return 0;
+}
+
+void settings_follow(struct daemon *daemon)
+{
+    struct settings *settings = &daemon->settings;
+    if (!settings_have_changed(settings))
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    int status = settings_take(settings);
+    if (status == 0)
+        apply_settings(daemon);
+    pthread_mutex_unlock(&daemon->lock);
+    if (status != 0)
+        core_log("%s does not count, what it said before does:\n%s", settings->path, settings->fault);
+    else
+        core_log("%s was read again: it counts for what is submitted from now on", settings->path);
+    if (status == 0 && settings->gpus >= 0 && settings->config.gpus >= 0 && settings->config.gpus != settings->gpus)
+        core_log("%s: `gpus: %lld` does not count, this daemon was started with --gpus %lld", settings->path, (long long)settings->config.gpus,
+            (long long)settings->gpus);
+}
+
 int daemon_open(struct daemon **out, const struct daemon_options *options, struct error *err)
 {
     struct daemon *daemon = allocate(1, sizeof *daemon);
@@ -120,14 +157,10 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
     daemon->lock_fd = -1;
     daemon->started = clock_wall();
     init_waiting(daemon);
-    machine_look(&daemon->machine);
-    daemon->machine.slurm = options->config ? &options->config->slurm : NULL;
-    int64_t gpus = options->gpus >= 0 || !options->config ? options->gpus : options->config->gpus;
-    if (gpus >= 0)
-        gpus_declare(&daemon->machine.gpus, gpus);
     char *database = path_join(daemon->home, "switchyard.db");
     int status = -1;
-    if (directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 && job_script_write(daemon->job_script, err) == 0 &&
+    if (open_settings(daemon, options, err) == 0 && directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 &&
+        job_script_write(daemon->job_script, err) == 0 &&
         state_open(&daemon->state, database, err) == 0 && directory_make(daemon->trackio_path, err) == 0 &&
         trackio_open(&daemon->writer, daemon->trackio_path, err) == 0 && trackio_open(&daemon->reader, daemon->trackio_path, err) == 0) {
         daemon->series = series_new();
@@ -164,6 +197,7 @@ void daemon_close(struct daemon *daemon)
     pthread_cond_destroy(&daemon->changed);
     pthread_mutex_destroy(&daemon->wake_lock);
     pthread_mutex_destroy(&daemon->lock);
+    settings_close(&daemon->settings);
     free(daemon->home);
     free(daemon->trackio_path);
     free(daemon->worker);
@@ -199,7 +233,7 @@ void daemon_wait(struct daemon *daemon, int timeout_ms)
 void daemon_health(struct daemon *daemon, struct answer *answer)
 {
     pthread_mutex_lock(&daemon->lock);
-    int64_t alive = state_count_alive(daemon->state);
+    int64_t alive = state_count_alive(daemon->state), gpus = (int64_t)daemon->machine.gpus.count;
     pthread_mutex_unlock(&daemon->lock);
     struct json *body = js_object();
     js_set(body, "version", js_string(SWITCHYARD_VERSION));
@@ -208,9 +242,18 @@ void daemon_health(struct daemon *daemon, struct answer *answer)
     js_set(body, "home", js_string(daemon->home));
     js_set(body, "trackio", js_string(daemon->trackio_path));
     js_set(body, "cores", js_integer(daemon->machine.cores));
-    js_set(body, "gpus", js_integer((int64_t)daemon->machine.gpus.count));
+    js_set(body, "gpus", js_integer(gpus));
     js_set(body, "runs_alive", js_integer(alive));
+    js_set(body, "config", settings_json(&daemon->settings));
     js_set(body, "scheduler", executors_health(daemon));
     answer->status = 200;
     answer->body = body;
+}
+
+void daemon_allowed_hosts(struct daemon *daemon, void (*use)(void *context, const char *const *hosts, size_t count), void *context)
+{
+    struct settings *settings = &daemon->settings;
+    pthread_mutex_lock(&settings->lock);
+    use(context, (const char *const *)settings->config.allowed_hosts.items, settings->config.allowed_hosts.count);
+    pthread_mutex_unlock(&settings->lock);
 }

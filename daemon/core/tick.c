@@ -97,6 +97,7 @@ int daemon_tick(struct daemon *daemon)
     daemon->behind = false;
     if (!keep_database(daemon))
         return -1;
+    settings_follow(daemon);
     if (views_load(daemon, &views, &err) != 0) {
         core_log("%s", err.text);
         return TICK_IDLE_MS;

@@ -31,6 +31,14 @@ static bool same_name(const char *host, size_t length, const char *name)
     return strlen(name) == length && strncasecmp(host, name, length) == 0;
 }
 
+static bool is_listed(const char *host, size_t name, const char *const *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcasecmp(host, list[i]) == 0 || same_name(host, name, list[i]))
+            return true;
+    return false;
+}
+
 static bool host_allowed(const struct gate *gate, const char *host)
 {
     static const char *const loopback[] = {"127.0.0.1", "localhost", "[::1]"};
@@ -40,10 +48,7 @@ static bool host_allowed(const struct gate *gate, const char *host)
     for (size_t i = 0; i < sizeof loopback / sizeof *loopback; i++)
         if (same_name(host, name, loopback[i]))
             return true;
-    for (size_t i = 0; i < gate->host_count; i++)
-        if (strcasecmp(host, gate->hosts[i]) == 0 || same_name(host, name, gate->hosts[i]))
-            return true;
-    return false;
+    return is_listed(host, name, gate->hosts, gate->host_count) || is_listed(host, name, gate->configured, gate->configured_count);
 }
 
 // Same origin only: scheme and exactly the Host of this request. "null" (a sandboxed frame, a file) is another origin.
@@ -85,7 +90,7 @@ const char *gate_sentence(enum gate_verdict verdict)
     static const char *const sentences[] = {
         [GATE_PASS] = "",
         [GATE_METHOD] = "this method is not served here: use GET or POST",
-        [GATE_HOST] = "this Host is not one of the daemon's names: start it with `switchyard serve --allow-host NAME` if it should be",
+        [GATE_HOST] = "this Host is not one of the daemon's names: if it should be, list it under `allowed_hosts` of config.yaml, or start it with `switchyard serve --allow-host NAME`",
         [GATE_ORIGIN] = "a page of another origin may not ask the daemon",
         [GATE_TOKEN] = "the token is missing or wrong: take the whole address that `switchyard serve` prints, with its #token=…, for a browser, --url or "
                        "SWITCHYARD_URL; another program sends `Authorization: Bearer TOKEN`",

@@ -11,6 +11,8 @@ struct gate {
     bool open_reads;              // reading needs no token (a machine of one's own)
     const char *const *hosts;     // more names that may be in Host: "name" at any port, or "name:port"
     size_t host_count;
+    const char *const *configured; // the same, as config.yaml has them at this moment
+    size_t configured_count;
 };
 
 struct gate_request {

@@ -165,6 +165,21 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, int status, con
     return send_response(connection, &response);
 }
 
+struct judging {
+    const struct gate *gate;
+    const struct gate_request *request;
+    enum gate_verdict verdict;
+};
+
+static void judge_with(void *context, const char *const *hosts, size_t count)
+{
+    struct judging *judging = context;
+    struct gate gate = *judging->gate;
+    gate.configured = hosts;
+    gate.configured_count = count;
+    judging->verdict = gate_judge(&gate, judging->request);
+}
+
 // First call: all headers are here, no byte of the body is.
 static enum MHD_Result judge(struct exchange *exchange, struct MHD_Connection *connection, const char *method)
 {
@@ -179,7 +194,9 @@ static enum MHD_Result judge(struct exchange *exchange, struct MHD_Connection *c
         .authorization = headers.authorization,
         .public_file = !exchange->fault.text[0] && api_public(&exchange->target),
     };
-    exchange->verdict = gate_judge(exchange->http->gate, &request);
+    struct judging judging = {.gate = exchange->http->gate, .request = &request};
+    daemon_allowed_hosts(exchange->http->api->daemon, judge_with, &judging);
+    exchange->verdict = judging.verdict;
     if (headers.content_length && strtoull(headers.content_length, NULL, 10) > API_BODY_MAX)
         return refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than 16 MiB");
     return MHD_YES;

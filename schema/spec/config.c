@@ -49,9 +49,28 @@ static const struct field *find_row(const struct field *table, size_t count, con
     return NULL;
 }
 
+// What a person may look for here, and cannot change of a daemon that runs.
+static const char *elsewhere(const char *section, const char *key)
+{
+    static const char *const words[][2] = {
+        {"home", "the home is SWITCHYARD_HOME, and a daemon's own for as long as it runs"},
+        {"port", "the port is `switchyard serve --port N`, and a daemon's own for as long as it runs"},
+        {"bind", "the address is `switchyard serve --bind ADDRESS`, and a daemon's own for as long as it runs"},
+        {"token", "the token is made by the daemon, and is in daemon.json"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words && !*section; i++)
+        if (strcmp(key, words[i][0]) == 0)
+            return words[i][1];
+    return NULL;
+}
+
 static void unknown(struct reader *reader, const struct node *key, const char *section, const char *const *names, size_t count)
 {
-    const char *near = near_name(key->text, names, count);
+    const char *near = near_name(key->text, names, count), *where = elsewhere(section, key->text);
+    if (where) {
+        problem_at(&reader->problems, key, "unknown key `%.60s`: %s", key->text, where);
+        return;
+    }
     problem_at(&reader->problems, key, "unknown key `%.60s`%s%s%s%s%s%s", key->text, *section ? " in `" : "", section, *section ? "`" : "",
         near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 }
@@ -119,7 +138,11 @@ static void read_root(struct reader *reader, const struct node *root)
         const struct field *row = find_row(rows, ROWS, "", root->keys[i]->text);
         if (row)
             convert_value(reader, row, root->items[i], reader->config);
-        else if (strcmp(root->keys[i]->text, "slurm") == 0)
+        if (row && reader->config->allowed_hosts.count > CONFIG_HOSTS_MAX)
+            problem_at(&reader->problems, root->items[i], "`allowed_hosts`: more than %d names", CONFIG_HOSTS_MAX);
+        if (row)
+            continue;
+        if (strcmp(root->keys[i]->text, "slurm") == 0)
             read_slurm(reader, root->items[i]);
         else
             unknown(reader, root->keys[i], "", names, sizeof names / sizeof *names);

@@ -12,7 +12,7 @@
 
 enum config_gpus { SLURM_GRES, SLURM_GPUS_PER_NODE }; // --gres=gpu:N, --gpus-per-node=N
 
-enum { CONFIG_PARTITIONS_MAX = 256, CONFIG_GPUS_MAX = 64 };
+enum { CONFIG_PARTITIONS_MAX = 256, CONFIG_GPUS_MAX = 64, CONFIG_HOSTS_MAX = 32 };
 
 struct config_partition {
     char *name;

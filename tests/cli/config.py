@@ -6,9 +6,10 @@ import json
 import os
 import pathlib
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from support import Home  # noqa: E402
+from support import Home, TINY  # noqa: E402
 
 # Slurm's commands, as recorded from a 22.05 with accounting; a partition of two kinds of nodes; one whose name no spec could ask for.
 SAYS = {
@@ -21,7 +22,7 @@ SAYS = {
 }
 WRITTEN = """\
 # What `switchyard config slurm` found on cluster test (Slurm 22.05.8). Change what you like: each value says where it came from, and
-# `switchyard config` prints what counts. A daemon reads this file when it starts.
+# `switchyard config` prints what counts. A daemon that runs takes a change over.
 slurm:
   mpi: pmix # `srun --mpi=list` offers it
   gpus: gres # --gres=gpu:N; this cluster's SelectType (`scontrol show config`) takes gpus-per-node too
@@ -67,7 +68,9 @@ def refused(home):
         done = home.cli(*words, code=code)
         assert f"{config}:3:3: unknown key `partitons` in `slurm`; did you mean `partitions`?\n" in done.stderr and not done.stdout, done
     config.write_text("allowed_hosts: [%s]\n" % ", ".join(f"h{n}" for n in range(40)))
-    assert "at most 32 names can be allowed" in home.cli("serve", "--port", "0", code=3).stderr
+    assert f"{config}:1:16: `allowed_hosts`: more than 32 names" in home.cli("serve", "--port", "0", code=3).stderr
+    config.write_text("port: 80\n")
+    assert "unknown key `port`: the port is `switchyard serve --port N`, and a daemon's own for as long as it runs" in home.cli("config", code=2).stderr
     home.cli("config", "nonsense", code=2)
 
 
@@ -83,6 +86,70 @@ def allowed(home):
         connection.close()
     home.stop()
     (home.home / "config.yaml").unlink()
+
+
+def status_of(home, host):
+    address = json.loads((home.home / "daemon.json").read_text())
+    connection = http.client.HTTPConnection("127.0.0.1", int(address["url"].rsplit(":", 1)[1]), timeout=20)
+    connection.request("GET", "/api/v1/health", headers={"Host": host, "Authorization": f"Bearer {address['token']}"})
+    answer = connection.getresponse()
+    health = json.loads(answer.read())
+    connection.close()
+    return answer.status, health
+
+
+def until(look, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if look():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not come about")
+
+
+def sbatch_words(home):
+    """What a run would ask Slurm for that is submitted now: as its job's description has it."""
+    spec = home.spec(TINY.replace("resources:", "slurm: {requeue: false}\nresources:"), "cluster.yaml")
+    run = home.json("submit", spec, "--run", "dense",)["runs"][-1]
+    directory = pathlib.Path(home.json("show", f"{run['project']}/{run['name']}")["directory"])
+    job = json.loads((directory / "job.json").read_text())
+    home.cli("cancel", f"{run['project']}/{run['name']}")
+    return job["options"], job["argv"]
+
+
+def live(home):
+    """A daemon that runs takes a change over: names, GPUs, the cluster. A broken file changes nothing, and is told everywhere."""
+    config = home.home / "config.yaml"
+    home.environment["PATH"] = f"{home.work}/none:/usr/bin:/bin"
+    daemon = home.serve()
+    assert status_of(home, "late")[0] == 403
+    config.write_text("allowed_hosts: [late]\ngpus: 3\nslurm: {mpi: pmi2, partition: fast}\n")
+    until(lambda: status_of(home, "late")[0] == 200)
+    health = status_of(home, "late")[1]
+    assert health["gpus"] == 3 and health["config"]["file"] == str(config) and health["config"]["fault"] is None, health
+    options, argv = sbatch_words(home)
+    assert "--partition=fast" in options and "--mpi=pmi2" in argv, (options, argv)
+    config.write_text("allowed_hosts: [later]\ngpus: many\n")
+    until(lambda: status_of(home, "late")[1].get("config", {}).get("fault"))
+    status, health = status_of(home, "late")
+    assert status == 200 and status_of(home, "later")[0] == 403 and health["gpus"] == 3, health
+    assert health["config"]["fault"].startswith(f"{config}:2:7: "), health["config"]
+    said = home.cli("ls").stderr
+    assert f"{config} is broken; what it said before counts until it is mended:\n{config}:2:7: " in said, said
+    config.write_text("allowed_hosts: [later]\n")
+    until(lambda: status_of(home, "later")[0] == 200)
+    assert status_of(home, "late")[0] == 403 and "broken" not in home.cli("ls").stderr
+    config.unlink()  # as one that never was
+    until(lambda: status_of(home, "later")[0] == 403)
+    assert daemon.poll() is None and status_of(home, "localhost")[1]["config"]["file"] is None
+    home.stop()
+    # What the command line says goes before what the file says, also later.
+    home.serve("--gpus", "2")
+    config.write_text("gpus: 5\n")
+    until(lambda: "`gpus: 5` does not count, this daemon was started with --gpus 2" in (home.root / "daemon.log").read_text())
+    assert status_of(home, "localhost")[1]["gpus"] == 2
+    home.stop()
+    config.unlink()
 
 
 def slurm(home):
@@ -126,7 +193,8 @@ def main():
         refused(home)
         allowed(home)
         slurm(home)
-    print("config: defaults, faults, allowed hosts, a cluster's own words, nothing replaced unseen")
+        live(home)
+    print("config: defaults, faults, allowed hosts, a cluster's own words, nothing replaced unseen, changes taken over by a daemon that runs")
 
 
 main()

@@ -52,7 +52,7 @@ static void matrix(void **state)
     static const char *const more[] = {"login1", "gate.example:8642"};
     size_t cells = 0, passed = 0;
     for (int options = 0; options < 4; options++) {
-        struct gate gate = {.token = TOKEN, .open_reads = options & 1, .hosts = more, .host_count = COUNT(more)};
+        struct gate gate = {.token = TOKEN, .open_reads = options & 1, .hosts = more, .host_count = 1, .configured = more + 1, .configured_count = COUNT(more) - 1};
         for (size_t m = 0; m < COUNT(methods); m++)
             for (size_t h = 0; h < COUNT(hosts); h++)
                 for (size_t o = 0; o <= COUNT(origins); o++)

@@ -292,7 +292,7 @@ void slurm_probe_write(struct text *yaml, const struct slurm_probe *probe, const
     char *cluster = setting(said, "ClusterName"), *version = setting(said, "SLURM_VERSION"), *select = setting(said, "SelectType");
     text_addf(yaml,
         "# What `switchyard config slurm` found on cluster %s (Slurm %s). Change what you like: each value says where it came from, and\n"
-        "# `switchyard config` prints what counts. A daemon reads this file when it starts.\n",
+        "# `switchyard config` prints what counts. A daemon that runs takes a change over.\n",
         cluster ? cluster : "?", version ? version : "?");
     if (known->allowed_hosts.count) {
         text_add(yaml, "allowed_hosts: [");
