@@ -285,6 +285,9 @@ static void judge_gone(struct judgement *judgement, const struct witnesses *w)
     else if (w->queues && beating && w->started)
         decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld is running, though the scheduler does not know the job any more",
             (long long)w->attempt);
+    else if (!w->queues && w->gone_for >= DESERTED_WAIT)
+        decide(judgement, w->state, "scheduler", "no process of attempt %lld is left on this machine, and no exit record: its cores are free; "
+            "called lost after %.0f s of silence", (long long)w->attempt, SILENCE_LOST);
 }
 
 // The executor says nothing (that counts). Its silence ends no run.

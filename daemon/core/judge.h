@@ -16,6 +16,7 @@
 // Seconds.
 #define SILENCE_LOST 60.0   // all witnesses silent for so long: lost
 #define END_RECORD_WAIT 3.0 // processes gone, no exit record, but the worker's own end record: job.sh was killed; wait so long for it
+#define DESERTED_WAIT 2.0   // not one process of it on this machine, in every look for so long: what it held here is free
 #define LEFTOVER_WAIT 2.0   // exit record there, processes still alive: they get so long to go before they are killed
 #define TOLD_WAIT 15.0      // a scheduler says that the job ended, without an exit record: so long without a heartbeat, it is believed
 #define SETTLE_WAIT 60.0    // exit record there, and a scheduler that says nothing new: what is left is killed; success is believed

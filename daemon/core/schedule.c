@@ -272,9 +272,16 @@ static void start(struct daemon *daemon, const struct view *view, const struct l
 
 // ---- the queue ----
 
+// The process table is the only witness that counts for this machine's cores: nobody, in every look for a while. That it is called lost takes
+// longer, since its heartbeat may come from elsewhere, where this home was served before.
+static bool is_deserted(const struct view *view)
+{
+    return view->watch->gone_since > 0 && clock_steady() - view->watch->gone_since >= DESERTED_WAIT;
+}
+
 static bool holds_cores(const struct view *view)
 {
-    return view->state >= RUN_SUBMITTED && view->state <= RUN_FINISHING;
+    return view->state >= RUN_SUBMITTED && view->state <= RUN_FINISHING && !is_deserted(view);
 }
 
 // What this machine's queue can give, and what it has come to in this round.

@@ -365,7 +365,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
         }
         apply(daemon, view, attempt, &judgement, &w, &end);
         view->watch->reason_said = clock_steady();
-    } else if (w.queues) {
+    } else {
         say_reason(daemon, view, &judgement);
     }
     free(words);

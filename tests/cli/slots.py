@@ -117,6 +117,27 @@ def test_fewer_after_a_restart(home):
     home.serve("--gpus", "2")
 
 
+def test_all_killed(home):
+    """Who is killed whole is called lost after a minute of silence; what it held is free at once, and the words say so."""
+    submit(home, "whole", *gpus(2), *LONG)
+    submit(home, "heir", *gpus(2), *LONG)
+    home.wait_for("whole", ["running"])
+    waits(home, "heir", "waits for 2 of this machine's 2 GPUs")
+    killed = home.json("show", "whole")
+    deadline = time.monotonic() + 20
+    while not by_role(killed["run_id"])["rank"]:
+        assert time.monotonic() < deadline
+    send(tagged(killed["run_id"]), signal.SIGKILL)
+    home.wait_for("heir", ["running"], 25)
+    killed = home.json("show", "whole")
+    assert killed["state"] == "running" and "no process of attempt 1 is left on this machine" in killed["reason"] and "are free" in killed["reason"], killed["reason"]
+    assert visible(home, "heir") == "0,1"
+    cancel(home, "whole")
+    check_records(home, home.json("show", "whole"))
+    assert home.json("show", "heir")["state"] == "running"
+    cancel(home, "heir")
+
+
 def memory(home, name, limit, *options):
     submit(home, name, "--set", f"resources.memory={limit}", *LONG, *options)
     return home.wait_for(name, ENDED, 60)
@@ -173,7 +194,7 @@ def main():
         home.environment["CUDA_VISIBLE_DEVICES"] = "7"  # declared ones win
         home.serve("--gpus", "2")
         assert os.sched_getaffinity(0)
-        tests = [(test_more_than_there_are, ()), (test_each_its_own, ()), (test_order, ()), (test_fewer_after_a_restart, ()),
+        tests = [(test_more_than_there_are, ()), (test_each_its_own, ()), (test_order, ()), (test_fewer_after_a_restart, ()), (test_all_killed, ()),
                  (test_memory_limit, (1, "large")), (test_memory_limit, (2, "ranks")), (test_memory_within, ()), (test_plain_kill, ()),
                  (test_limit_without_job_script, ())]
         for test, arguments in tests:

@@ -232,7 +232,7 @@ static const struct row table[] = {
     {"the kernel killed it", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 137, .exit_signal = 9, .records_complete = true, .memory_evidence = true}, RUN_OUT_OF_MEMORY, 0, 0, "memory", 0, 0, NULL},
     {"job.sh was killed, the worker goes on", {.state = RUN_RUNNING, .phase = JOB_RUNNING, .started = true, .heartbeat_age = 3}, RUN_RUNNING, 0, 0, "", 0, 0, NULL},
     {"job.sh was killed, the worker has ended", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 4, .started = true, .records_complete = true, .end_present = true, .heartbeat_age = 5}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, NULL},
-    {"all killed, a moment ago", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 20, .unseen_for = 20, .started = true, .records_complete = true, .heartbeat_age = 22}, RUN_RUNNING, 0, 0, "", 0, 0, NULL},
+    {"all killed, a moment ago", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 20, .unseen_for = 20, .started = true, .records_complete = true, .heartbeat_age = 22}, RUN_RUNNING, 0, 0, "no process of attempt 0 is left", 0, 0, NULL},
     {"all killed", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 61, .unseen_for = 61, .started = true, .records_complete = true, .heartbeat_age = 63}, RUN_LOST, 1, 0, "no process", 0, 0, NULL},
     {"the scheduler is deaf, the heart beats", {.state = RUN_RUNNING, .phase = JOB_UNKNOWN, .unseen_for = 500, .started = true, .records_complete = true, .heartbeat_age = 5}, RUN_RUNNING, 0, 0, "", 0, 0, NULL},
     {"ended stays ended", {.state = RUN_LOST, .phase = JOB_RUNNING, .started = true, .heartbeat_age = 1}, RUN_LOST, 0, 0, "", 0, 0, NULL},
