@@ -149,8 +149,6 @@ void schedule_start(struct daemon *daemon, const struct views *views); // what i
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt); // hands a stored intent over, once
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err);
 
-int64_t memory_kills(void);
-
 // attempts.c: a run's attempts as rows. The row of this attempt, made if a job claimed it by itself: it keeps its predecessor's job, and
 // whatever came before it is over. 0 or -1. Takes the lock itself.
 int attempt_of(struct daemon *daemon, const struct view *view, int64_t number, struct attempt_row *attempt);

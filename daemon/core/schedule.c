@@ -56,28 +56,6 @@ static enum readiness look_at_needs(struct daemon *daemon, const struct view *vi
 
 // ---- starting ----
 
-// How many processes the kernel has killed for want of memory: in our control group where it tells, else on the whole machine. -1: unknown.
-int64_t memory_kills(void)
-{
-    char path[512] = "/sys/fs/cgroup/memory.events", line[512];
-    FILE *own = fopen("/proc/self/cgroup", "re");
-    while (own && fgets(line, sizeof line, own))
-        if (strncmp(line, "0::", 3) == 0)
-            snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/memory.events", (int)strcspn(line + 3, "\n"), line + 3);
-    if (own)
-        fclose(own);
-    FILE *counters = fopen(path, "re");
-    if (!counters)
-        counters = fopen("/proc/vmstat", "re");
-    long long kills = -1;
-    while (counters && fgets(line, sizeof line, counters))
-        if (sscanf(line, "oom_kill %lld", &kills) == 1)
-            break;
-    if (counters)
-        fclose(counters);
-    return kills;
-}
-
 static int write_job_file(const struct view *view, struct json *job, int64_t attempt, struct error *err)
 {
     char when[CLOCK_TEXT];

@@ -367,3 +367,24 @@ int64_t memory_of_process(pid_t pid)
         return 0;
     return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
+
+int64_t memory_kills(void)
+{
+    char path[512] = "/sys/fs/cgroup/memory.events", line[512];
+    FILE *own = fopen("/proc/self/cgroup", "re");
+    while (own && fgets(line, sizeof line, own))
+        if (strncmp(line, "0::", 3) == 0)
+            snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/memory.events", (int)strcspn(line + 3, "\n"), line + 3);
+    if (own)
+        fclose(own);
+    FILE *counters = fopen(path, "re");
+    if (!counters)
+        counters = fopen("/proc/vmstat", "re");
+    long long kills = -1;
+    while (counters && fgets(line, sizeof line, counters))
+        if (sscanf(line, "oom_kill %lld", &kills) == 1)
+            break;
+    if (counters)
+        fclose(counters);
+    return kills;
+}

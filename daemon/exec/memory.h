@@ -44,3 +44,6 @@ enum memory_verdict { MEMORY_UNKNOWN, MEMORY_NOT, MEMORY_ENDED };
 enum memory_verdict memory_verdict(const char *run_directory, int64_t attempt, char *why, size_t size);
 
 int64_t memory_of_process(pid_t pid); // bytes that it has to itself; 0: it is not there
+// How many processes the kernel has killed for want of memory: in our control group where it tells, else on the whole machine. -1: unknown. A
+// count that grows while a run has no witness of its own says that it may have been one of them.
+int64_t memory_kills(void);
