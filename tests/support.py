@@ -20,6 +20,7 @@ SOURCE = pathlib.Path(os.environ.get("SWITCHYARD_SOURCE", pathlib.Path(__file__)
 BIN = pathlib.Path(os.environ.get("SWITCHYARD_BIN", SOURCE / "build" / "bin"))
 SWITCHYARD = BIN / "switchyard"
 WORKER = BIN / "switchyard-worker"
+FAULTS = BIN / "faults.so"  # tests/faults.c: for LD_PRELOAD
 
 # A spec small enough for a test: seconds for both runs. Keys are set on top with `spec_text(overrides)`.
 TINY = """\

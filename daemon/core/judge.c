@@ -120,6 +120,12 @@ static bool is_unproven(const struct witnesses *w)
     return w->says_end && !w->end_present;
 }
 
+// All of the work was done and saved before the end, of whatever kind that was.
+static bool is_done_by_worker(const struct witnesses *w)
+{
+    return w->end_present && w->end_code == EXIT_DONE;
+}
+
 // The job is over with this code, everything is ingested and nobody is left.
 static void judge_end(struct judgement *judgement, const struct witnesses *w, int64_t code, int signal_number, const char *witness)
 {
@@ -134,6 +140,8 @@ static void judge_end(struct judgement *judgement, const struct witnesses *w, in
     bool saved = code == EXIT_STOPPED && !signal_number;
     if (code == EXIT_DONE && !signal_number && !is_unproven(w)) {
         decide(judgement, RUN_SUCCEEDED, witness, "finished with exit code 0");
+    } else if (is_done_by_worker(w)) {
+        decide(judgement, RUN_SUCCEEDED, "heartbeat", "finished: the worker said that all was done; what was left of the job then ended otherwise (%s)", how);
     } else if (w->cancel_requested) {
         decide(judgement, RUN_CANCELLED, witness, saved ? "cancelled, stopped after saving" : "cancelled (%s)", how);
     } else if (judge_by_scheduler(judgement, w, how, saved)) {
@@ -162,7 +170,7 @@ static void judge_again(struct judgement *judgement, const struct witnesses *w)
 // True where a scheduler must be waited for. Success is believed after a while; anything else might be started again by it.
 static bool waits_for_scheduler(struct judgement *judgement, const struct witnesses *w)
 {
-    bool done = w->exit_code == EXIT_DONE && !w->exit_signal && !(is_unproven(w) && w->records_complete);
+    bool done = is_done_by_worker(w) || (w->exit_code == EXIT_DONE && !w->exit_signal && !(is_unproven(w) && w->records_complete));
     enum job_phase phase = phase_of(w);
     bool again = phase == JOB_PENDING;
     if (again && done && is_unproven(w)) {

@@ -4,6 +4,9 @@
 //   exit record  exit.json, written last by job.sh
 //   heartbeat    the worker's sign of life; also the end that the worker itself wrote (its `end` record, a finished dataset)
 //
+// The worker writes its end when all of its ranks have agreed that everything is recorded and saved. An end with code 0 is a success, whatever
+// befell the processes after it: a launcher that was killed on its way out, or that makes a code of its own of a rank's death, undoes nothing.
+//
 // A process table is asked anew each time and knows of no second start. A scheduler answers late, may start a job again by itself under the
 // same id, and may be silent: its answer counts only if it was asked for after what it is held against was seen (`stale`), its silence ends
 // nothing, and an exit record other than success is final only when it says that it will not start the job again.

@@ -41,10 +41,11 @@ static bool predecessor_is_done(const struct view *view, const struct witnesses 
     int64_t attempt = w->attempt;
     struct exit_record end;
     char *path = run_attempt_file(view->directory, attempt - 1, EXIT_FILE);
-    bool done = exit_record_read(&end, path, NULL) == 0 && end.attempt == attempt - 1 && end.code == EXIT_DONE && end.signal == 0;
+    bool left = exit_record_read(&end, path, NULL) == 0 && end.attempt == attempt - 1;
     free(path);
     const struct watch *watch = view->watch;
-    return done && (!w->says_end || (watch->end_attempt == attempt - 1 && watch->end_code == EXIT_DONE));
+    bool said = watch->end_attempt == attempt - 1 && watch->end_code == EXIT_DONE;
+    return left && (said || (!w->says_end && end.code == EXIT_DONE && end.signal == 0));
 }
 
 static void note_times(struct daemon *daemon, const struct view *view, struct witnesses *w, const char *beat_path, double now, double asked)
@@ -206,9 +207,13 @@ static void close_attempt(
         return;
     attempt->ended = w->exit_present && isfinite(end->ended) ? end->ended : clock_wall();
     attempt->code = w->exit_present ? w->exit_code : w->end_present ? w->end_code : code_told(w);
+    attempt->ended_by_signal = w->exit_present ? w->exit_signal : w->phase == JOB_ENDED && !w->stale ? w->job_signal : 0;
     if (attempt->code == EXIT_DONE && !w->exit_signal && w->says_end && !w->end_present)
         attempt->code = -1; // its launcher's code, not its own
-    attempt->ended_by_signal = w->exit_present ? w->exit_signal : w->phase == JOB_ENDED && !w->stale ? w->job_signal : 0;
+    if (w->end_present && w->end_code == EXIT_DONE) { // its own code counts, not what its launcher made of it
+        attempt->code = EXIT_DONE;
+        attempt->ended_by_signal = 0;
+    }
 }
 
 // The attempt that the scheduler will start under the same id. Its job claims it by itself.

@@ -20,7 +20,7 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from processes import by_role, check_records, lines_of, send, start_with_pid, tagged  # noqa: E402
-from support import TINY, Home, corpus  # noqa: E402
+from support import FAULTS, TINY, Home, corpus  # noqa: E402
 
 VICTIMS = ["all", "daemon", "job.sh", "mpirun", "rank"]
 MOMENTS = ["tokenising", "step", "checkpoint", "exit"]
@@ -30,13 +30,17 @@ SPEC = (TINY.replace("ranks_per_node: 1", "ranks_per_node: 2").replace("iteratio
         .replace("hidden_size: 32, ffn_hidden_size: 64", "hidden_size: 128, ffn_hidden_size: 256")
         .replace("interval: 4, iterations: 1", "interval: 50, iterations: 1") + "\n")
 SPEC = SPEC.replace("resources:", "checkpoint: {interval: 10, keep: 2}\nresources:").replace("project: tiny", "project: kill")
+# Its ranks take their time to leave, with all of their work done: long enough for a blow.
+LEAVES_LATE = SPEC + f"environment: {{variables: {{LD_PRELOAD: '{FAULTS}', FAULT_FINALIZE_SECONDS: '8', ASAN_OPTIONS: verify_asan_link_order=0}}}}\n"
 CORPUS = corpus(20000) * 12  # tens of MB: tokenising takes long enough to be caught at it
 
 
 def expected(victim, moment):
-    """States that tell the truth. At exit the work may be done already when the blow falls: then it did succeed."""
+    """States that tell the truth. Once the worker has said that all is done, it is, whoever is killed after that."""
+    if moment == "exit":
+        return {"succeeded"}
     states = {"daemon": {"succeeded"}, "job.sh": {"succeeded"}, "mpirun": {"failed"}, "rank": {"failed"}, "all": {"lost"}}[victim]
-    return states | ({"succeeded"} if moment == "exit" else set())
+    return states
 
 
 def at_moment(moment, directory, run_id):
@@ -78,7 +82,7 @@ def drive(home, victim, moment):
     """Brings a run to its moment and strikes. Returns its name, its recorded pid, the time of the blow."""
     (home.work / "corpus.txt").write_text(CORPUS)
     home.serve()
-    home.cli("submit", home.spec(SPEC), "--run", "dense")
+    home.cli("submit", home.spec(LEAVES_LATE if moment == "exit" else SPEC), "--run", "dense")
     name = "tokenize-1" if moment == "tokenising" else "dense-1"
     shown = home.json("show", name)
     directory = pathlib.Path(shown["directory"])
@@ -86,6 +90,8 @@ def drive(home, victim, moment):
     while not at_moment(moment, directory, shown["run_id"]):
         assert time.monotonic() < deadline, f"the moment '{moment}' never came"
         time.sleep(0.001)
+    if moment == "exit":
+        assert len(by_role(shown["run_id"])["rank"]) == 2, "its ranks have left"
     leader = (by_role(shown["run_id"])["job.sh"] or [0])[0]
     struck = strike(home, victim, shown["run_id"])
     blow = time.monotonic()

@@ -49,11 +49,17 @@ static bool forgotten(const struct witnesses *w)
            (w->unseen_for >= SILENCE_LOST || w->cancel_requested);
 }
 
+// The worker's own end says that all was done: it is so, however its launcher ended.
+static bool said_done(const struct witnesses *w)
+{
+    return w->end_present && w->end_code == 0;
+}
+
 // The exit record, where nothing of the job is left and nobody will start it again.
 static bool record_stands(const struct witnesses *w)
 {
     enum job_phase phase = phase_that_counts(w);
-    bool done = w->exit_code == 0 && w->exit_signal == 0;
+    bool done = said_done(w) || (w->exit_code == 0 && w->exit_signal == 0);
     if (!w->queues)
         return w->exit_present && phase != JOB_RUNNING;
     return w->exit_present && (phase == JOB_ENDED || phase == JOB_GONE || (done && phase != JOB_PENDING && w->exit_seen_for >= SETTLE_WAIT));
@@ -82,7 +88,7 @@ static void check_end(const struct witnesses *w, const struct judgement *j)
     if (phase == JOB_PENDING)
         assert_true(!w->queues && w->exit_present);
     if (j->to == RUN_SUCCEEDED)
-        assert_true(done_before(w) || code_0);
+        assert_true(done_before(w) || code_0 || said_done(w));
     if (j->to == RUN_LOST)
         assert_true(!w->memory_reason && !w->cancel_requested && !w->over_time &&
                     ((everybody_silent(w) && j->kill) || (scheduler_ended && (w->end == END_NODE_FAILED || w->end == END_PREEMPTED))));
@@ -116,11 +122,11 @@ static void check(const struct witnesses *w)
         check_end(w, &j);
     assert_int_equal(j.requeue, j.to == RUN_QUEUED);
     assert_int_equal(j.cause != CAUSE_NONE, without_success);
-    if (record_stands(w) && w->exit_code == 0 && !w->exit_signal && w->records_complete && !w->done_before)
+    if (record_stands(w) && ((w->exit_code == 0 && !w->exit_signal) || said_done(w)) && w->records_complete && !w->done_before)
         assert_int_equal(j.to, RUN_SUCCEEDED);
     if (j.again)
         assert_true(w->queues && phase == JOB_PENDING && (w->started || w->exit_present) && !w->cancel_requested && !w->done_before && j.to == RUN_PENDING && !j.kill);
-    if (phase == JOB_PENDING && w->queues && w->started && !w->cancel_requested && !w->done_before && !(w->exit_present && w->exit_code == 0))
+    if (phase == JOB_PENDING && w->queues && w->started && !w->cancel_requested && !w->done_before && !(w->exit_present && (w->exit_code == 0 || said_done(w))))
         assert_true(j.again);
     if (phase == JOB_RUNNING && !w->exit_present && !w->done_before)
         assert_false(run_state_ended(j.to) || j.kill || j.requeue);
@@ -235,6 +241,11 @@ static const struct row table[] = {
     {"all killed, a moment ago", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 20, .unseen_for = 20, .started = true, .records_complete = true, .heartbeat_age = 22}, RUN_RUNNING, 0, 0, "no process of attempt 0 is left", 0, 0, NULL},
     {"all killed", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 61, .unseen_for = 61, .started = true, .records_complete = true, .heartbeat_age = 63}, RUN_LOST, 1, 0, "no process", 0, 0, NULL},
     {"the scheduler is deaf, the heart beats", {.state = RUN_RUNNING, .phase = JOB_UNKNOWN, .unseen_for = 500, .started = true, .records_complete = true, .heartbeat_age = 5}, RUN_RUNNING, 0, 0, "", 0, 0, NULL},
+    {"a rank was killed after the worker's end", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 137, .exit_signal = 9, .records_complete = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "then ended otherwise (killed by signal 9", 0, 0, NULL},
+    {"a rank was killed after the worker's end, which is not read yet", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 137, .exit_signal = 9}, RUN_FINISHING, 0, 0, "records", 0, 0, NULL},
+    {"mpirun made a code of its own of it", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 1, .records_complete = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "(exit code 1)", 0, 0, NULL},
+    {"cancelled and killed after the worker's end", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 137, .exit_signal = 9, .records_complete = true, .end_present = true, .cancel_requested = true}, RUN_SUCCEEDED, 0, 0, "all was done", 0, 0, NULL},
+    {"the worker's own end is a failure, mpirun was killed", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 137, .exit_signal = 9, .records_complete = true, .end_present = true, .end_code = 1}, RUN_FAILED, 0, 0, "SIGKILL", 0, 0, NULL},
     {"ended stays ended", {.state = RUN_LOST, .phase = JOB_RUNNING, .started = true, .heartbeat_age = 1}, RUN_LOST, 0, 0, "", 0, 0, NULL},
 };
 // clang-format on
@@ -286,6 +297,8 @@ static const struct row scheduler[] = {
     {"ended for the scheduler, the heart beats", {.state = RUN_RUNNING, TOLD(END_FAILED), .job_code = 1, BEGAN, .heartbeat_age = 3}, RUN_FINISHING, 0, 0, "awaited", 0, 0, NULL},
     {"exit code 0, and the worker never began", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .last_words = "task 0 launch failed"}, RUN_FAILED, 0, 0, "did not say that it is done: task 0 launch failed", 0, CAUSE_FAILED, "exit record"},
     {"exit code 0, and the worker says so too", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "exit record"},
+    {"killed after the worker's end, and about to be started again", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(137, 9), .says_end = true, .end_present = true, .attempt = 1}, RUN_FINISHING, 1, 0, "being cancelled", 0, 0, "exit record"},
+    {"its node failed after the worker's end", {.state = RUN_RUNNING, .phase = JOB_ENDED, .end = END_NODE_FAILED, .gone_for = 61, BEGAN, EXIT(137, 9), .says_end = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "all was done", 0, 0, "heartbeat"},
     {"exit code 0 without a word of the worker, to be started again", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(0, 0), .says_end = true, .attempt = 1}, RUN_PENDING, 0, 0, "as attempt 2", 1, 0, "scheduler"},
     {"cancelled, and its last start ended at once", {.state = RUN_RUNNING, TOLD(END_COMPLETED), .queues = true, .started = true, .heartbeat_age = INFINITY, .says_end = true, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "cancelled", 0, 0, "scheduler"},
     {"completed without a record", {.state = RUN_RUNNING, TOLD(END_COMPLETED), S, .started = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "scheduler"},
