@@ -104,3 +104,29 @@ int attempt_last(struct daemon *daemon, const struct view *view, struct attempt_
     int64_t number = run_last_attempt(view->directory);
     return attempt_of(daemon, view, number < view->attempt ? view->attempt : number, attempt);
 }
+
+static bool ended_its_run(struct daemon *daemon, const struct view *view, int64_t number)
+{
+    struct attempt_row attempt;
+    bool ended = false;
+    pthread_mutex_lock(&daemon->lock);
+    if (state_get_attempt(daemon->state, view->id, number, &attempt, NULL) == 0) {
+        ended = attempt.ended > 0 && strcmp(attempt.state, "requeued") != 0 && strcmp(attempt.state, "superseded") != 0;
+        attempt_row_release(&attempt);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    return ended;
+}
+
+void attempts_progress(struct daemon *daemon, const struct view *view, int64_t number, int64_t *furthest, int64_t *idle)
+{
+    *furthest = 0;
+    *idle = 0;
+    for (int64_t before = 1; before < number; before++) {
+        char *path = run_attempt_file(view->directory, before, HEARTBEAT_FILE);
+        int64_t step = heartbeat_step(path);
+        free(path);
+        *idle = step > *furthest || ended_its_run(daemon, view, before) ? 0 : *idle + 1;
+        *furthest = step > *furthest ? step : *furthest;
+    }
+}

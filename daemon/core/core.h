@@ -55,7 +55,9 @@ struct watch {
     double directory_seen;                                // when the attempt's directory was first seen
     double reason_said;                                   // when a change of reason alone was last an event
     double ran;                                           // seconds that it had run when it was last seen alive; 0: not known
-    struct pulse pulse;                                   // the last heartbeat
+    struct pulse pulse, before;                           // the last heartbeat; that of the attempt before, while this one has not begun
+    int64_t furthest, idle_before;                        // highest step of the attempts before; so many of them in a row made no new one
+    int64_t unbegun;                                      // jobs in a row that ended well without having begun an attempt
     bool announced;                                       // in Trackio
     int64_t ingest_attempt;                               // first attempt whose records may still grow
     int64_t malformed_attempt;                            // attempt for which the one event about malformed lines has been made
@@ -154,6 +156,10 @@ int job_load(struct daemon *daemon, const struct view *view, struct launch *laun
 int attempt_of(struct daemon *daemon, const struct view *view, int64_t number, struct attempt_row *attempt);
 // The newest one: that the daemon knows of, or that is in the run's directory.
 int attempt_last(struct daemon *daemon, const struct view *view, struct attempt_row *attempt);
+
+// How far the attempts before this one came: their highest step (0: none), and how many of them in a row, before it, made no new one. Those
+// that ended the run do not count: it was started again by a person, or by its own rule for retries. Takes the lock itself.
+void attempts_progress(struct daemon *daemon, const struct view *view, int64_t number, int64_t *furthest, int64_t *idle);
 
 // places.c: how many trials of a submission may be started at once, over one round of the queue.
 struct sweep_places {

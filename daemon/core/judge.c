@@ -51,12 +51,23 @@ static enum job_phase phase_of(const struct witnesses *w)
 
 // ---- how an attempt ended ----
 
+// However often a run is stopped or put back into a queue, it may go on as long as it gets anywhere.
+static bool is_stuck(const struct witnesses *w)
+{
+    return w->idle >= IDLE_MAX;
+}
+
+static void judge_stuck(struct judgement *judgement, const struct witnesses *w, const char *witness)
+{
+    decide(judgement, RUN_FAILED, witness, "%lld attempts in a row made no new step, given up", (long long)w->idle);
+    judgement->cause = CAUSE_FAILED;
+}
+
 // Stopped after saving, by whom does not matter here: the run goes on, unless it should not or goes in circles.
 static void judge_stopped(struct judgement *judgement, const struct witnesses *w, const char *witness)
 {
-    if (w->attempt >= REQUEUES_MAX) {
-        decide(judgement, RUN_FAILED, witness, "stopped to be continued %lld times, given up", (long long)w->attempt);
-        judgement->cause = CAUSE_FAILED;
+    if (is_stuck(w)) {
+        judge_stuck(judgement, w, witness);
         return;
     }
     decide(judgement, RUN_QUEUED, witness, "stopped after saving (exit 75), to be continued as attempt %lld", (long long)w->attempt + 1);
@@ -69,6 +80,10 @@ static bool judge_by_scheduler(struct judgement *judgement, const struct witness
     const char *nodes = is_said(w->nodes) ? w->nodes : "unknown", *after = saved ? ", stopped after saving" : "";
     switch (phase_of(w) == JOB_ENDED ? w->end : END_FAILED) {
     case END_CANCELLED:
+        if (is_stuck(w)) { // by us, who would not see it started again
+            judge_stuck(judgement, w, "scheduler");
+            return true;
+        }
         if (w->killed)
             return false; // what was left after its own end
         decide(judgement, RUN_CANCELLED, "scheduler", "%s, not by this daemon%s", words_of(w, "cancelled"), after);
@@ -162,6 +177,12 @@ static void judge_end(struct judgement *judgement, const struct witnesses *w, in
 // The scheduler has put the job back into its queue: the next attempt waits there.
 static void judge_again(struct judgement *judgement, const struct witnesses *w)
 {
+    if (is_stuck(w)) {
+        decide(judgement, RUN_FINISHING, "scheduler", "%lld attempts in a row made no new step; the scheduler would start it again, which is being cancelled",
+            (long long)w->idle);
+        judgement->kill = true;
+        return;
+    }
     decide(judgement, RUN_PENDING, "scheduler", "attempt %lld will be started again by the scheduler, as attempt %lld: %s", (long long)w->attempt,
         (long long)w->attempt + 1, words_of(w, "waits in its queue"));
     judgement->again = true;
@@ -224,15 +245,38 @@ static void judge_alive(struct judgement *judgement, const struct witnesses *w)
         decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running", (long long)w->attempt);
 }
 
+// An attempt that its scheduler has given up, and its node with it, may live on there: nothing is over, and nothing new begins, while it beats.
+static void judge_before_alive(struct judgement *judgement, const struct witnesses *w, const char *what)
+{
+    bool unwanted = w->cancel_requested || (w->phase == JOB_ENDED && (w->end == END_CANCELLED || w->end == END_REFUSED));
+    judgement->stop = unwanted;
+    decide(judgement, w->state, "heartbeat", "%s, but an earlier attempt may live on, on a node that the scheduler has given up: %s until it ends or has been "
+        "silent for %.0f s", what, unwanted ? "asked to stop, and waited for" : "waited for", SILENCE_LOST);
+}
+
+// job.sh does nothing where its submission had been given up: the job was taken back too late, or saw an old file on a shared disk.
+static void judge_unbegun(struct judgement *judgement, const struct witnesses *w)
+{
+    if (w->unbegun >= UNBEGUN_MAX) {
+        judge_code(judgement, w, w->job_code, w->job_signal, "ended without an attempt having begun", "scheduler");
+        return;
+    }
+    decide(judgement, RUN_QUEUED, "scheduler", "the job ended without having begun an attempt: it will be handed over again");
+    judgement->requeue = true;
+}
+
 // The scheduler says that the job is over, how, and the job did not. A node that failed for the scheduler alone may still run it.
 static void judge_told(struct judgement *judgement, const struct witnesses *w)
 {
     bool never_began = !w->started && !is_said(w->nodes) && (w->end == END_CANCELLED || w->end == END_REFUSED);
     double wait = never_began ? 0 : w->end == END_NODE_FAILED && w->started ? SILENCE_LOST : TOLD_WAIT;
     bool own_end = w->end_present && w->gone_for >= END_RECORD_WAIT;
-    if (!own_end && (w->gone_for < wait || (w->started && w->heartbeat_age < wait)))
-        decide(judgement, w->started ? RUN_FINISHING : w->state, "scheduler", "ended for the scheduler (%s); its exit record is awaited",
-            words_of(w, "it does not say how"));
+    char what[300];
+    snprintf(what, sizeof what, "ended for the scheduler (%.250s)", words_of(w, "it does not say how"));
+    if (w->before_alive && !own_end)
+        judge_before_alive(judgement, w, what);
+    else if (!own_end && (w->gone_for < wait || (w->started && w->heartbeat_age < wait)))
+        decide(judgement, w->started ? RUN_FINISHING : w->state, "scheduler", "%s; its exit record is awaited", what);
     else if (!w->records_complete)
         decide(judgement, RUN_FINISHING, "scheduler", "ended for the scheduler, its records are being read");
     else if (own_end)
@@ -240,7 +284,7 @@ static void judge_told(struct judgement *judgement, const struct witnesses *w)
     else if (w->end == END_COMPLETED && !w->started && w->cancel_requested)
         decide(judgement, RUN_CANCELLED, "scheduler", "cancelled before it began");
     else if (w->end == END_COMPLETED && !w->started)
-        judge_code(judgement, w, w->job_code, w->job_signal, "ended without an attempt having begun", "scheduler");
+        judge_unbegun(judgement, w);
     else if (w->end == END_COMPLETED)
         judge_end(judgement, w, EXIT_DONE, 0, "scheduler");
     else // a scheduler shows code 0 where there is none
@@ -286,6 +330,8 @@ static void judge_gone(struct judgement *judgement, const struct witnesses *w)
     bool stopped_by_us = (w->cancel_requested || w->over_time) && w->gone_for >= END_RECORD_WAIT && !(w->queues && beating);
     if (w->end_present && w->records_complete && w->gone_for >= END_RECORD_WAIT)
         judge_end(judgement, w, w->end_code, 0, "heartbeat");
+    else if (w->before_alive)
+        judge_before_alive(judgement, w, "the scheduler does not know the job any more");
     else if (w->queues && !w->started && !beating && (silent || w->cancel_requested))
         judge_forgotten(judgement, w);
     else if ((stopped_by_us || silent) && w->records_complete)

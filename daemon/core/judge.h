@@ -24,7 +24,8 @@
 #define TOLD_WAIT 15.0      // a scheduler says that the job ended, without an exit record: so long without a heartbeat, it is believed
 #define SETTLE_WAIT 60.0    // exit record there, and a scheduler that says nothing new: what is left is killed; success is believed
 #define DEAF_SAID 30.0      // a scheduler silent for so long is spoken of
-#define REQUEUES_MAX 100    // attempts after which a run that stops to be continued is not continued any more
+#define IDLE_MAX 10         // attempts in a row that came no further than those before them, after which a run is not continued any more
+#define UNBEGUN_MAX 5       // jobs in a row that ended well without having begun an attempt, after which no other is handed over
 
 enum cause { // why an attempt ended without success: what `retry.on` names
     CAUSE_NONE,
@@ -55,6 +56,9 @@ struct witnesses {
     int exit_signal;       // 0: none
     double exit_seen_for;  // seconds since we first saw the exit record
     bool started;          // the attempt's directory is there
+    bool before_alive;     // this attempt has not begun, and an earlier one that left no exit record beat less than SILENCE_LOST ago
+    int64_t idle;          // attempts in a row, the last one among them, that made no new step
+    int64_t unbegun;       // jobs in a row that ended well without having begun an attempt, before this one
     bool done_before;      // an earlier attempt ended with exit code 0: this one should not be
     bool records_complete; // every line of records.jsonl is in the store
     bool says_end;         // a scheduler's launcher started it, and the worker writes an end of its own: success is what that says
@@ -84,6 +88,7 @@ struct judgement {
     bool requeue;        // goes back to our queue, to be continued
     bool again;          // the scheduler starts it again under the same id: this attempt is over, the next one waits
     bool kill;           // every process and job of the run must go now
+    bool stop;           // what still runs is asked to save and end: no job of the scheduler's that could be killed
     enum cause cause;    // of an end without success
     const char *witness; // static string
     char reason[1024];   // empty: nothing is said

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // The run's own witness, else: the kernel has killed somebody for want of memory since this job was handed over.
 static bool memory_evidence(const struct view *view, int64_t attempt, char *why, size_t size)
@@ -58,8 +59,11 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
         watch->attempt = w->attempt;
         watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->ran = watch->directory_seen = 0;
         watch->killed = false;
+        watch->before = watch->pulse;
         watch->pulse = (struct pulse){0};
         watch->seen = now;
+        if (w->queues)
+            attempts_progress(daemon, view, w->attempt, &watch->furthest, &watch->idle_before);
     }
     if (w->exit_present && watch->exit_seen_since == 0)
         watch->exit_seen_since = now;
@@ -76,6 +80,34 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
     bool alive = w->phase == JOB_RUNNING || w->phase == JOB_PENDING;
     watch->seen = alive ? now : watch->seen;
     watch->gone_since = alive ? 0 : watch->gone_since == 0 ? now : watch->gone_since;
+}
+
+// When an attempt last beat; before its first beat, when it began. NAN: it has ended, by its own word.
+static double last_beat(const struct view *view, int64_t attempt)
+{
+    char *end = run_attempt_file(view->directory, attempt, EXIT_FILE), *beat = run_attempt_file(view->directory, attempt, HEARTBEAT_FILE);
+    char *directory = run_attempt_directory(view->directory, attempt);
+    struct stat status;
+    double time = NAN;
+    if (!file_exists(end))
+        time = heartbeat_time(beat);
+    if (isnan(time) && !file_exists(end) && stat(directory, &status) == 0)
+        time = (double)status.st_mtime;
+    free(directory);
+    free(beat);
+    free(end);
+    return time;
+}
+
+// What the attempts before this one have left: one that may live on, and how far they came.
+static void look_before(const struct view *view, struct witnesses *w, const char *beat_path, double now)
+{
+    struct watch *watch = view->watch;
+    int64_t before = w->queues && !w->started ? run_last_attempt(view->directory) : 0;
+    w->before_alive = before > 0 && before < w->attempt && pulse_age(&watch->before, last_beat(view, before), clock_wall(), now) < SILENCE_LOST;
+    if (w->started && w->queues)
+        w->idle = heartbeat_step(beat_path) > watch->furthest ? 0 : watch->idle_before + 1;
+    w->unbegun = watch->unbegun;
 }
 
 // How long the attempt has run, if possible by clocks that nobody sets; of one that is gone, as long as it was seen to.
@@ -122,6 +154,7 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
     w->exit_present = w->started && exit_record_read(end, exit_path, NULL) == 0 && end->attempt == attempt->number;
     double now = clock_steady();
     note_times(daemon, view, w, beat_path, now, job->asked);
+    look_before(view, w, beat_path, now);
     free(exit_path);
     free(beat_path);
     free(attempt_path);
@@ -171,6 +204,21 @@ static void stop_and_kill(struct daemon *daemon, const struct view *view, struct
         core_log("%s/%s: %s", view->project, view->name, err.text);
     pthread_mutex_lock(&daemon->lock);
     core_event(daemon, view->id, "stopping", text, view->cancel_requested ? "user" : "daemon", clock_wall());
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+// An attempt that no scheduler reaches any more: its stop file does, if anything.
+static void stop_before(struct daemon *daemon, const struct view *view, struct job *job)
+{
+    struct watch *watch = view->watch;
+    struct error err = {0};
+    if (watch->stop_asked > 0)
+        return;
+    watch->stop_asked = clock_steady();
+    if (view->executor->calls->stop(view->executor->context, job, &err) != 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+    pthread_mutex_lock(&daemon->lock);
+    core_event(daemon, view->id, "stopping", "an earlier attempt that the scheduler has given up is asked to save and stop", "daemon", clock_wall());
     pthread_mutex_unlock(&daemon->lock);
 }
 
@@ -357,6 +405,12 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
     judge(&judgement, &w);
     if (judgement.kill)
         kill_run(view, job);
+    if (judgement.stop)
+        stop_before(daemon, view, job);
+    if (w.started)
+        view->watch->unbegun = 0;
+    else if (judgement.requeue && w.phase == JOB_ENDED)
+        view->watch->unbegun++;
     if (judgement.to != view->state || judgement.again) {
         // The cursor may have moved since this row was read: what is stored is the newer one.
         struct attempt_row stored;

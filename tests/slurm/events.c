@@ -152,6 +152,7 @@ static void add_run(struct stage *stage)
     player->directory = string_format("%s/home/runs/events/%s", stage->root, player->name);
     directory_make(player->directory, NULL);
     write_job(player->directory, simulation_chance(stage->world->simulation, 0.5));
+    player->stuck = simulation_chance(stage->world->simulation, 0.02);
     struct error err = {0};
     struct run_row row = {.project = "events", .kind = "train", .directory = player->directory, .executor = (char *)(uintptr_t) "slurm", .spec = js_object(),
         .plan = js_object(), .provenance = js_object()};
@@ -264,18 +265,6 @@ static size_t players_alive(const struct stage *stage)
     return count;
 }
 
-// A job runs whose sbatch said that there is none, and the daemon is about to give it up for another. One that starts then takes the attempt
-// for a job's that it has yet to find, and the run for lost when nobody finds it: not held against it here.
-static bool is_denied_job_running(const struct stage *stage)
-{
-    for (size_t i = 0; i < PLAYERS_MAX; i++) {
-        const struct player *player = &stage->world->players[i];
-        if (player->used && player->shown == RUN_SUBMITTED && run_last_attempt(player->directory) > 0)
-            return true;
-    }
-    return false;
-}
-
 static void play_round(struct stage *stage)
 {
     struct world *world = stage->world;
@@ -293,7 +282,7 @@ static void play_round(struct stage *stage)
     if (!world->calm && victim < PLAYERS_MAX && world->players[victim].used)
         cancel_run(stage, &world->players[victim]);
     simulation_unlock(simulation);
-    if (crash && !is_denied_job_running(stage))
+    if (crash)
         crash_daemon(stage);
     daemon_tick(stage->daemon);
     nanosleep(&(struct timespec){0, 2000000}, NULL); // for the commands: they live in the machine's time
@@ -323,7 +312,8 @@ static void report(const struct stage *stage, double began)
     printf("\n%lld events, %lld runs, %lld daemons killed, %lld jobs that ended at once, %lld fenced attempts; %.0f s of the world, %.0f s\n",
         (long long)world->events, (long long)stage->made, (long long)stage->crashes, (long long)world->ghosts, (long long)world->fenced,
         world_seconds - 1.8e9, real_seconds() - began);
-    printf("wrong ends %lld, double runs %lld, runs that do not end %lld\n", (long long)stage->wrong, (long long)world->double_runs, (long long)stage->stuck);
+    printf("wrong ends %lld, double runs %lld, runs that do not end %lld, jobs of others hit %lld\n", (long long)stage->wrong,
+        (long long)world->double_runs, (long long)stage->stuck, (long long)world->outsiders_hit);
 }
 
 int main(int count, char **words)
@@ -342,7 +332,7 @@ int main(int count, char **words)
         play_round(&stage);
     while (!stage.world->calm || players_alive(&stage) > 0);
     report(&stage, began);
-    bool right = stage.wrong == 0 && stage.stuck == 0 && stage.world->double_runs == 0;
+    bool right = stage.wrong == 0 && stage.stuck == 0 && stage.world->double_runs == 0 && stage.world->outsiders_hit == 0;
     daemon_close(stage.daemon);
     if (right)
         directory_remove(stage.root, NULL);

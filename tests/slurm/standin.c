@@ -425,12 +425,15 @@ static void cancel(struct simulated_job *job, const char *signal)
     job->cancelled_by = (long long)geteuid();
 }
 
+// A name is held against what the controller has under the number at this moment.
 static void do_scancel(struct answer *answer, char **words)
 {
-    const char *signal = NULL, *value;
+    const char *signal = NULL, *name = NULL, *value;
     for (size_t i = 1; words[i]; i++) {
         if ((value = option(words[i], "signal"))) {
             signal = value;
+        } else if ((value = option(words[i], "name"))) {
+            name = value;
         } else if (words[i][0] == '-') {
             if (!option(words[i], "batch") && !option(words[i], "full") && !option(words[i], "quiet") && !option(words[i], "user")) {
                 unknown_option(answer, words[i]);
@@ -438,7 +441,7 @@ static void do_scancel(struct answer *answer, char **words)
             }
         } else if (answer->act) {
             struct simulated_job *job = simulation_job(answer->simulation, strtoll(words[i], NULL, 10));
-            if (job)
+            if (job && (!name || strcmp(name, job->name) == 0))
                 cancel(job, signal);
         }
     }

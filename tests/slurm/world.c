@@ -1,4 +1,5 @@
-#include "tests/slurm/world.h"
+#include "tests/slurm/players.h"
+#include "daemon/core/judge.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
 #include "schema/record/record.h"
@@ -11,18 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BEAT_SECONDS = 5, SAVE_SECONDS = 2 };
+enum { BEAT_SECONDS = 5, SCRIPT_PATIENCE = 30 };
 
-#define BIT(state) (1u << (state))
-
-static bool chance(struct world *world, double probability)
-{
-    return simulation_chance(world->simulation, probability);
-}
-static double draw(struct world *world, double least, double most)
-{
-    return least + (most - least) * (double)simulation_draw(world->simulation, 1000000) / 1e6;
-}
 
 void player_tell(struct world *world, struct player *player, const char *format, ...)
 {
@@ -41,7 +32,7 @@ void player_tell(struct world *world, struct player *player, const char *format,
     world->events++;
 }
 
-static struct player *player_of(struct world *world, const struct simulated_job *job)
+struct player *player_of(struct world *world, const struct simulated_job *job)
 {
     for (size_t i = 0; i < PLAYERS_MAX; i++)
         if (world->players[i].used && strcmp(world->players[i].directory, job->run_directory) == 0)
@@ -51,7 +42,7 @@ static struct player *player_of(struct world *world, const struct simulated_job 
 
 // ---- what is true ----
 
-static void settle(struct world *world, struct player *player, unsigned allowed, unsigned doubtful)
+void settle(struct world *world, struct player *player, unsigned allowed, unsigned doubtful)
 {
     if (player->cancel_requested || player->cancelled) // once nothing of it is left
         allowed |= BIT(RUN_CANCELLED);
@@ -60,8 +51,12 @@ static void settle(struct world *world, struct player *player, unsigned allowed,
     player->settled = world->simulation->now;
 }
 
-// A script ended, or a job without one. state: Slurm's last word; code < 0: no exit record.
-static void settle_end(struct world *world, struct player *player, const char *state, int64_t code)
+bool is_given_up(const struct player *player)
+{
+    return player->stuck && run_last_attempt(player->directory) >= IDLE_MAX;
+}
+
+void settle_end(struct world *world, struct player *player, const char *state, int64_t code)
 {
     unsigned ended = BIT(RUN_FAILED), doubtful = BIT(RUN_LOST) | BIT(RUN_FAILED);
     if (code == EXIT_DONE)
@@ -75,19 +70,29 @@ static void settle_end(struct world *world, struct player *player, const char *s
     else if (strcmp(state, "NODE_FAIL") == 0 || strcmp(state, "PREEMPTED") == 0)
         ended = BIT(RUN_LOST);
     if (code == EXIT_STOPPED && strcmp(state, "CANCELLED") != 0 && strcmp(state, "OUT_OF_MEMORY") != 0)
-        ended = 0; // saved: it goes on
+        ended = is_given_up(player) ? BIT(RUN_FAILED) : 0; // saved: it goes on, if it gets anywhere
     settle(world, player, ended, doubtful);
 }
 
-static int64_t read_submission(const struct player *player)
+// unsent: the file says that this number has not been given to sbatch. May be NULL.
+static int64_t read_submission(const struct player *player, bool *unsent)
 {
-    char *path = path_join(player->directory, "submission");
+    char *path = path_join(player->directory, "submission"), *end = NULL;
     struct text bytes;
     text_init(&bytes, 64);
-    int64_t number = file_read(path, &bytes, NULL) == 0 ? strtoll(bytes.at, NULL, 10) : -1;
+    int64_t number = file_read(path, &bytes, NULL) == 0 ? strtoll(bytes.at, &end, 10) : -1;
+    if (unsent)
+        *unsent = end && strcmp(end, " unsent\n") == 0;
     text_release(&bytes);
     free(path);
     return number;
+}
+
+bool is_current(const struct player *player, const struct simulated_job *job)
+{
+    bool unsent;
+    int64_t number = read_submission(player, &unsent);
+    return job->submission == number || (unsent && job->submission == number - 1);
 }
 
 const char *world_contradicts(struct world *world, const struct player *player, enum run_state state)
@@ -97,9 +102,7 @@ const char *world_contradicts(struct world *world, const struct player *player, 
     bool doubt = (player->doubtful & BIT(state)) != 0;
     for (size_t i = 0; i < world->execution_count; i++) {
         const struct execution *execution = &world->executions[i];
-        // What a person has cancelled is cancelled, also where it lives on for a while on a node that nobody reaches.
-        bool unreached = execution->alone && player->cancelled && state == RUN_CANCELLED;
-        if (execution->alive && &world->players[execution->player] == player && !player->succeeded && !unreached) {
+        if (execution->alive && &world->players[execution->player] == player && !player->succeeded) {
             snprintf(why, sizeof why, "attempt %lld is alive", (long long)execution->attempt);
             return why;
         }
@@ -107,7 +110,7 @@ const char *world_contradicts(struct world *world, const struct player *player, 
     for (size_t i = 0; i < simulation->job_count; i++) {
         const struct simulated_job *job = &simulation->jobs[i];
         if (job->listed && !simulated_job_over(job) && !job->cancel_asked && strcmp(job->run_directory, player->directory) == 0 &&
-            strcmp(job->state, "PENDING") == 0 && !player->succeeded && job->submission == read_submission(player)) {
+            strcmp(job->state, "PENDING") == 0 && !player->succeeded && is_current(player, job)) {
             snprintf(why, sizeof why, "job %lld will yet start", (long long)job->id);
             return why;
         }
@@ -160,6 +163,11 @@ static void draw_fate(struct world *world, struct execution *execution)
 {
     double roll = draw(world, 0, 1);
     execution->ends = execution->started + draw(world, 3, 120);
+    if (world->players[execution->player].stuck) {
+        execution->ends = execution->started + draw(world, 3, 20);
+        execution->code = EXIT_STOPPED;
+        return;
+    }
     execution->code = roll < 0.6 ? 0 : roll < 0.75 ? 1 : roll < 0.78 ? 2 : roll < 0.83 ? 75 : 137;
     if (roll >= 0.83 && roll < 0.88)
         strcpy(execution->final, "OUT_OF_MEMORY");
@@ -172,13 +180,42 @@ static void draw_fate(struct world *world, struct execution *execution)
         strcpy(execution->final, "TIMEOUT"); // saved within the time that Slurm gave it, and was cut off all the same
 }
 
-// False: the script ended at once, claiming nothing.
-static bool launch(struct world *world, struct simulated_job *job, struct player *player)
+void end_job(struct world *world, struct simulated_job *job, const char *state, int64_t code, int signal, const char *reason)
 {
-    if (read_submission(player) != job->submission) {
+    snprintf(job->state, sizeof job->state, "%s", state);
+    snprintf(job->reason, sizeof job->reason, "%s", reason);
+    job->code = code;
+    job->signal = signal;
+    job->ended = world->simulation->now;
+}
+
+void finish_job(struct world *world, struct simulated_job *job, const char *state, int64_t code)
+{
+    if (strcmp(state, "CANCELLED") == 0)
+        end_job(world, job, state, 0, 15, "None");
+    else if (strcmp(state, "OUT_OF_MEMORY") == 0)
+        end_job(world, job, state, 0, 125, "OutOfMemory");
+    else if (strcmp(state, "TIMEOUT") == 0)
+        end_job(world, job, state, 0, 15, "TimeLimit");
+    else if (strcmp(state, "NODE_FAIL") == 0)
+        end_job(world, job, state, 0, 0, "NodeDown");
+    else if (strcmp(state, "PREEMPTED") == 0)
+        end_job(world, job, state, 0, 15, "None");
+    else
+        end_job(world, job, state, code < 0 ? 1 : code, 0, code == 0 ? "None" : "NonZeroExitCode");
+}
+
+void launch(struct world *world, struct simulated_job *job, struct player *player)
+{
+    bool unsent, patient = world->simulation->now - job->started < SCRIPT_PATIENCE;
+    int64_t counts = read_submission(player, &unsent);
+    if ((unsent || counts < job->submission) && patient)
+        return;
+    if (unsent || counts != job->submission) {
         world->ghosts++;
         player_tell(world, player, "job %lld of submission %lld ends at once", (long long)job->id, (long long)job->submission);
-        return false;
+        finish_job(world, job, "COMPLETED", 0);
+        return;
     }
     size_t number = (size_t)(player - world->players);
     for (size_t i = 0; i < world->execution_count; i++) {
@@ -210,10 +247,9 @@ static bool launch(struct world *world, struct simulated_job *job, struct player
     settle(world, player, 0, 0);
     player_tell(world, player, "attempt %lld begins in job %lld of submission %lld (%s)", (long long)execution->attempt, (long long)job->id,
         (long long)job->submission, job->nodes);
-    return true;
 }
 
-static void write_exit(struct world *world, const struct execution *execution, int64_t code)
+void write_exit(struct world *world, const struct execution *execution, int64_t code)
 {
     char *path = attempt_file(world, execution, EXIT_FILE);
     if (code > 128)
@@ -238,31 +274,6 @@ static void write_end(struct world *world, const struct execution *execution)
         js_free(members);
     if (writer)
         record_writer_close(writer);
-}
-
-static void end_job(struct world *world, struct simulated_job *job, const char *state, int64_t code, int signal, const char *reason)
-{
-    snprintf(job->state, sizeof job->state, "%s", state);
-    snprintf(job->reason, sizeof job->reason, "%s", reason);
-    job->code = code;
-    job->signal = signal;
-    job->ended = world->simulation->now;
-}
-
-static void finish_job(struct world *world, struct simulated_job *job, const char *state, int64_t code)
-{
-    if (strcmp(state, "CANCELLED") == 0)
-        end_job(world, job, state, 0, 15, "None");
-    else if (strcmp(state, "OUT_OF_MEMORY") == 0)
-        end_job(world, job, state, 0, 125, "OutOfMemory");
-    else if (strcmp(state, "TIMEOUT") == 0)
-        end_job(world, job, state, 0, 15, "TimeLimit");
-    else if (strcmp(state, "NODE_FAIL") == 0)
-        end_job(world, job, state, 0, 0, "NodeDown");
-    else if (strcmp(state, "PREEMPTED") == 0)
-        end_job(world, job, state, 0, 15, "None");
-    else
-        end_job(world, job, state, code < 0 ? 1 : code, 0, code == 0 ? "None" : "NonZeroExitCode");
 }
 
 // The script's end, by itself or not; its job's last word comes a moment later.
@@ -291,7 +302,7 @@ static void finish(struct world *world, struct execution *execution, int64_t cod
 }
 
 // Of several, the newest attempt is the run; an older one that still lives cannot write any more, and gives up.
-static void step_execution(struct world *world, struct execution *execution)
+void step_execution(struct world *world, struct execution *execution)
 {
     struct player *player = &world->players[execution->player];
     double now = world->simulation->now;
@@ -309,7 +320,8 @@ static void step_execution(struct world *world, struct execution *execution)
     }
     if (now >= execution->next_beat) {
         char *path = attempt_file(world, execution, HEARTBEAT_FILE);
-        heartbeat_write(path, (int64_t)(now - execution->started), 1, NULL);
+        player->furthest += player->stuck ? 0 : 1;
+        heartbeat_write(path, player->furthest, 1, NULL);
         free(path);
         execution->next_beat = now + BEAT_SECONDS;
     }
@@ -317,251 +329,10 @@ static void step_execution(struct world *world, struct execution *execution)
         finish(world, execution, execution->silent_end ? -1 : execution->code);
 }
 
-static struct execution *execution_of(struct world *world, const struct simulated_job *job)
+struct execution *execution_of(struct world *world, const struct simulated_job *job)
 {
     for (size_t i = 0; i < world->execution_count; i++)
         if (world->executions[i].alive && world->executions[i].serial == job->serial && !world->executions[i].alone)
             return &world->executions[i];
     return NULL;
-}
-
-// ---- what befalls jobs ----
-
-static void put_back(struct world *world, struct simulated_job *job, const char *reason)
-{
-    struct simulated_job copy = *job;
-    if (job->accounted && world->simulation->job_count < SIMULATED_JOBS_MAX) { // accounting keeps each start
-        struct simulated_job *kept = &world->simulation->jobs[world->simulation->job_count++];
-        *kept = copy;
-        kept->serial = ++world->simulation->next_serial;
-        kept->listed = false;
-        snprintf(kept->state, sizeof kept->state, "%s", strcmp(reason, "BeginTime") == 0 ? "REQUEUED" : reason);
-        kept->ended = world->simulation->now;
-    }
-    job->restarts++;
-    job->requeue_asked = false;
-    job->started = job->ended = 0;
-    job->nodes[0] = 0;
-    job->code = job->signal = 0;
-    strcpy(job->state, "PENDING");
-    strcpy(job->reason, "BeginTime");
-}
-
-// Processes are gone at once, or live on for a while where nobody can reach them.
-static void lose_node(struct world *world, struct simulated_job *job, struct player *player)
-{
-    struct execution *execution = execution_of(world, job);
-    bool lives_on = chance(world, 0.3);
-    if (execution && lives_on) {
-        execution->alone = true;
-        execution->final[0] = 0;
-        execution->ends = world->simulation->now + draw(world, 5, 200);
-        execution->silent_end = execution->code != 0 && chance(world, 0.5);
-    } else if (execution) {
-        execution->alive = false;
-    }
-    if (job->may_requeue) {
-        put_back(world, job, "NODE_FAIL");
-        settle(world, player, 0, 0);
-    } else {
-        finish_job(world, job, "NODE_FAIL", -1);
-        settle_end(world, player, "NODE_FAIL", -1);
-    }
-    player_tell(world, player, "%s of job %lld is lost%s: %s", job->may_requeue ? "node" : "node, for good,", (long long)job->id,
-        lives_on ? ", its processes live on" : "", job->state);
-}
-
-static void preempt(struct world *world, struct simulated_job *job, struct player *player)
-{
-    struct execution *execution = execution_of(world, job);
-    bool saves = execution && chance(world, 0.7);
-    if (execution) {
-        execution->alive = false;
-        if (saves)
-            write_exit(world, execution, 75);
-    }
-    if (job->may_requeue) {
-        put_back(world, job, "PREEMPTED");
-        settle(world, player, 0, 0);
-    } else {
-        finish_job(world, job, "PREEMPTED", -1);
-        settle_end(world, player, "PREEMPTED", saves ? 75 : -1);
-    }
-    player_tell(world, player, "job %lld is preempted%s: %s", (long long)job->id, saves ? " after saving" : "", job->state);
-}
-
-static void cancel_now(struct world *world, struct simulated_job *job, struct player *player)
-{
-    struct execution *execution = execution_of(world, job);
-    bool saves = execution && chance(world, 0.5), current = read_submission(player) == job->submission;
-    if (execution) {
-        execution->alive = false;
-        if (saves)
-            write_exit(world, execution, chance(world, 0.5) ? 75 : 143);
-    }
-    finish_job(world, job, "CANCELLED", -1);
-    if (strcmp(job->nodes, "") == 0)
-        job->signal = 0;
-    player_tell(world, player, "job %lld of submission %lld is cancelled by %lld%s", (long long)job->id, (long long)job->submission, job->cancelled_by,
-        current ? "" : ", which was given up");
-    bool outside = job->cancelled_by != (long long)geteuid();
-    player->cancelled |= current && outside;
-    if (current && (outside || player->cancel_requested))
-        settle_end(world, player, "CANCELLED", -1);
-}
-
-static void befall_running(struct world *world, struct simulated_job *job, struct player *player)
-{
-    static const char *const words[] = {"RUNNING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED", "COMPLETING", "UPDATE_DB", "DREAMING"};
-    struct execution *execution = execution_of(world, job);
-    if (!execution)
-        return;
-    if (job->signalled && execution->ends > world->simulation->now + SAVE_SECONDS) { // job.sh writes the stop file, the worker saves
-        execution->ends = world->simulation->now + SAVE_SECONDS;
-        execution->code = 75;
-        execution->silent_end = false;
-    }
-    job->signalled = false;
-    if (chance(world, 0.02))
-        strcpy(job->state, words[simulation_draw(world->simulation, sizeof words / sizeof *words)]);
-    else if (chance(world, 0.2))
-        strcpy(job->state, "RUNNING");
-    if (world->calm)
-        return;
-    if (job->requeue_asked || chance(world, 0.002)) {
-        execution->alive = false;
-        put_back(world, job, "BeginTime");
-        settle(world, player, 0, 0);
-        player_tell(world, player, "job %lld is requeued", (long long)job->id);
-    } else if (chance(world, 0.003)) {
-        lose_node(world, job, player);
-    } else if (chance(world, 0.003)) {
-        preempt(world, job, player);
-    } else if (chance(world, 0.001)) {
-        job->cancel_asked = true;
-        job->cancelled_by = 4242;
-    }
-}
-
-static void befall_pending(struct world *world, struct simulated_job *job, struct player *player)
-{
-    static const char *const words[] = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "RESV_DEL_HOLD", "CONFIGURING", "POWER_UP_NODE",
-        "BROODING"};
-    static const char *const reasons[] = {"Resources", "Priority", "JobHeldUser", "BeginTime", "ReqNodeNotAvail, UnavailableNodes:n7", "None"};
-    static const char *const refusals[] = {"BOOT_FAIL", "DEADLINE", "REVOKED"};
-    bool pending = strcmp(job->state, "PENDING") == 0;
-    if (chance(world, 0.02))
-        strcpy(job->state, words[simulation_draw(world->simulation, sizeof words / sizeof *words)]);
-    else if (!pending && chance(world, 0.3))
-        strcpy(job->state, "PENDING");
-    if (chance(world, 0.1))
-        strcpy(job->reason, reasons[simulation_draw(world->simulation, sizeof reasons / sizeof *reasons)]);
-    if (pending && chance(world, 0.1)) {
-        job->started = world->simulation->now;
-        snprintf(job->nodes, sizeof job->nodes, "n%d", (int)simulation_draw(world->simulation, 8) + 1);
-        strcpy(job->state, "RUNNING");
-        strcpy(job->reason, "None");
-        if (!launch(world, job, player))
-            finish_job(world, job, "COMPLETED", 0);
-    } else if (!world->calm && chance(world, 0.001)) {
-        job->cancel_asked = true;
-        job->cancelled_by = 4242;
-    } else if (!world->calm && chance(world, 0.0005)) {
-        end_job(world, job, refusals[simulation_draw(world->simulation, 3)], 0, 0, "None");
-        player_tell(world, player, "job %lld never starts: %s", (long long)job->id, job->state);
-        if (read_submission(player) == job->submission)
-            settle(world, player, BIT(RUN_FAILED), BIT(RUN_LOST));
-    }
-}
-
-// The controller forgets what ended a while ago, sometimes sooner than anybody has seen it; accounting keeps it longer.
-static void forget(struct world *world, struct simulated_job *job)
-{
-    double since = world->simulation->now - job->ended;
-    if (job->listed && (since > 400 || (since > 3 && !world->calm && chance(world, 0.002))))
-        job->listed = false;
-    if (!job->listed && since > 900)
-        job->accounted = false;
-    job->forgotten = !job->listed && !job->accounted;
-}
-
-static void step_job(struct world *world, struct simulated_job *job)
-{
-    struct player *player = player_of(world, job);
-    if (!player || job->appears > world->simulation->now || !job->listed || simulated_job_over(job)) {
-        if (!player)
-            job->listed = job->accounted = false;
-        if (job->ended > 0 || !player)
-            forget(world, job);
-        return;
-    }
-    if (job->cancel_asked) {
-        if (chance(world, 0.4))
-            cancel_now(world, job, player);
-    } else if (job->started > 0) {
-        befall_running(world, job, player);
-    } else {
-        befall_pending(world, job, player);
-    }
-}
-
-// ---- what befalls the cluster ----
-
-// What was submitted in the last seconds is not in the state that a killed controller finds again, and its number comes once more.
-static void lose_memory(struct world *world)
-{
-    struct simulation *simulation = world->simulation;
-    for (size_t i = 0; i < simulation->job_count; i++) {
-        struct simulated_job *job = &simulation->jobs[i];
-        if (!job->listed || simulated_job_over(job) || simulation->now - job->submitted > 6 || job->appears > simulation->now)
-            continue;
-        struct execution *execution = execution_of(world, job);
-        struct player *player = player_of(world, job);
-        if (execution)
-            execution->alone = true;
-        job->listed = false;
-        job->ended = simulation->now;
-        // A number that the daemon may be about to cancel comes again later: scancel takes numbers alone, in the real cluster too.
-        bool wanted = player && job->submission == read_submission(player) && !player->cancel_requested;
-        if (wanted && job->id < simulation->next_id)
-            simulation->next_id = job->id;
-        if (player)
-            player_tell(world, player, "job %lld is forgotten by the controller", (long long)job->id);
-    }
-}
-
-static void befall_cluster(struct world *world)
-{
-    struct simulation *simulation = world->simulation;
-    if (world->controller_back == 0 && !world->calm && chance(world, 0.003)) {
-        world->controller_back = simulation->now + draw(world, 5, 150);
-        simulation->down = true;
-        world->events++;
-        if (chance(world, 0.5))
-            lose_memory(world);
-    } else if (world->controller_back > 0 && simulation->now >= world->controller_back) {
-        world->controller_back = 0;
-        simulation->down = false;
-    }
-    if (world->accounting_back == 0 && !world->calm && chance(world, 0.003)) {
-        world->accounting_back = simulation->now + draw(world, 5, 300);
-        simulation->accounting_down = true;
-        world->events++;
-    } else if (world->accounting_back > 0 && simulation->now >= world->accounting_back) {
-        world->accounting_back = 0;
-        simulation->accounting_down = false;
-    }
-}
-
-void world_step(struct world *world, double seconds)
-{
-    world->simulation->now += seconds;
-    befall_cluster(world);
-    for (size_t i = 0; i < world->execution_count; i++)
-        if (world->executions[i].alive)
-            step_execution(world, &world->executions[i]);
-    // A controller that is down starts and ends nothing; what runs goes on.
-    size_t count = world->simulation->down ? 0 : world->simulation->job_count;
-    for (size_t i = 0; i < count; i++)
-        step_job(world, &world->simulation->jobs[i]);
 }

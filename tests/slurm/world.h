@@ -14,6 +14,8 @@ struct player {
     bool succeeded;        // a script has ended with code 0: nothing else can be true any more
     bool cancel_requested; // by a person, through the daemon
     bool cancelled;        // by somebody else, through Slurm
+    bool stuck;            // each attempt is stopped before it has made a step
+    int64_t furthest;      // step that any attempt has made known
     unsigned allowed;      // a bit for each run_state that is a true end at present
     unsigned doubtful;     // … for each that may be said where Slurm has forgotten too soon what became of the job
     double settled;        // when allowed was last changed
@@ -43,7 +45,7 @@ struct world {
     size_t execution_count;
     bool calm; // nothing befalls anybody any more: what has begun comes to its end
     double controller_back, accounting_back; // when; 0: it is there
-    int64_t events, double_runs, ghosts, fenced;
+    int64_t events, double_runs, ghosts, fenced, outsiders_hit;
 };
 
 void world_step(struct world *world, double seconds); // with the simulation's lock held

@@ -55,6 +55,12 @@ static bool said_done(const struct witnesses *w)
     return w->end_present && w->end_code == 0;
 }
 
+// The job came to a good end and claimed no attempt: it did nothing.
+static bool unbegun(const struct witnesses *w)
+{
+    return told(w) && w->end == END_COMPLETED && !w->started && !w->cancel_requested && w->unbegun < UNBEGUN_MAX;
+}
+
 // The exit record, where nothing of the job is left and nobody will start it again.
 static bool record_stands(const struct witnesses *w)
 {
@@ -100,7 +106,8 @@ static void check_end(const struct witnesses *w, const struct judgement *j)
         assert_true((scheduler_ended && w->end == END_OUT_OF_MEMORY) || (w->memory_evidence && (w->exit_signal == 9 || w->job_signal == 9 || w->memory_reason)));
     bool saved = (w->exit_present ? w->exit_code == EXIT_STOPPED : worker_said(w) ? w->end_code == EXIT_STOPPED : w->job_code == EXIT_STOPPED);
     if (j->requeue)
-        assert_true(!w->cancel_requested && (forgotten(w) || (!w->over_time && saved)));
+        assert_true(!w->cancel_requested && (forgotten(w) || unbegun(w) || (!w->over_time && saved && w->idle < IDLE_MAX)));
+    assert_true(!w->before_alive || done_before(w) || worker_said(w));
 }
 
 // What must be true of any judgement, whatever the witnesses say.
@@ -127,7 +134,9 @@ static void check(const struct witnesses *w)
     if (j.again)
         assert_true(w->queues && phase == JOB_PENDING && (w->started || w->exit_present) && !w->cancel_requested && !w->done_before && j.to == RUN_PENDING && !j.kill);
     if (phase == JOB_PENDING && w->queues && w->started && !w->cancel_requested && !w->done_before && !(w->exit_present && (w->exit_code == 0 || said_done(w))))
-        assert_true(j.again);
+        assert_true(w->idle < IDLE_MAX ? j.again : j.kill && j.to == RUN_FINISHING);
+    if (j.stop)
+        assert_true(w->before_alive && !run_state_ended(j.to) && !j.requeue && !j.again);
     if (phase == JOB_RUNNING && !w->exit_present && !w->done_before)
         assert_false(run_state_ended(j.to) || j.kill || j.requeue);
     if (j.kill && phase == JOB_UNKNOWN)
@@ -138,16 +147,17 @@ static void check(const struct witnesses *w)
 
 static void combine_flags(struct witnesses *w)
 {
-    int most = w->queues ? 64 : 256;
-    for (int flags = 0; flags < most; flags++) {
+    for (int flags = 0; flags < 256; flags++) {
         w->records_complete = flags & 1;
         w->cancel_requested = flags & 2;
         w->started = flags & 4;
         w->end_present = flags & 8;
         w->done_before = flags & 16;
         w->killed = flags & 32;
-        w->over_time = flags & 64;
-        w->memory_evidence = flags & 128;
+        w->over_time = !w->queues && flags & 64;
+        w->memory_evidence = !w->queues && flags & 128;
+        w->before_alive = w->queues && !w->started && !w->exit_present && flags & 64;
+        w->idle = w->queues && flags & 128 ? IDLE_MAX : IDLE_MAX - 1;
         w->memory_reason = !w->queues && w->memory_evidence && w->killed ? "its limit" : NULL;
         check(w);
     }
@@ -229,7 +239,8 @@ static const struct row table[] = {
     {"failed", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 1, .records_complete = true, .last_words = "rank 1: no"}, RUN_FAILED, 0, 0, "rank 1: no", 0, 0, NULL},
     {"bad data", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 2, .records_complete = true, .last_words = "x.idx: corrupt"}, RUN_FAILED, 0, 0, "x.idx: corrupt", 0, 0, NULL},
     {"stopped after saving", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 75, .records_complete = true, .attempt = 1}, RUN_QUEUED, 0, 1, "attempt 2", 0, 0, NULL},
-    {"stopped in circles", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 75, .records_complete = true, .attempt = REQUEUES_MAX}, RUN_FAILED, 0, 0, "given up", 0, 0, NULL},
+    {"stopped in circles", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 75, .records_complete = true, .attempt = 12, .idle = IDLE_MAX}, RUN_FAILED, 0, 0, "10 attempts in a row made no new step, given up", 0, CAUSE_FAILED, NULL},
+    {"stopped often, but getting on", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 75, .records_complete = true, .attempt = 200, .idle = IDLE_MAX - 1}, RUN_QUEUED, 0, 1, "attempt 201", 0, 0, NULL},
     {"cancelled, saved", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 75, .records_complete = true, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "after saving", 0, 0, NULL},
     {"cancelled too late", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .records_complete = true, .cancel_requested = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, NULL},
     {"killed after the grace", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 4, .records_complete = true, .cancel_requested = true, .heartbeat_age = 9}, RUN_CANCELLED, 1, 0, "cancelled", 0, 0, NULL},
@@ -303,7 +314,14 @@ static const struct row scheduler[] = {
     {"cancelled, and its last start ended at once", {.state = RUN_RUNNING, TOLD(END_COMPLETED), .queues = true, .started = true, .heartbeat_age = INFINITY, .says_end = true, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "cancelled", 0, 0, "scheduler"},
     {"completed without a record", {.state = RUN_RUNNING, TOLD(END_COMPLETED), S, .started = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "scheduler"},
     {"cancelled as it was about to begin: it ended at once", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "before it began", 0, 0, "scheduler"},
-    {"completed without an attempt", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .last_words = "another submission"}, RUN_FAILED, 0, 0, "without an attempt", 0, CAUSE_FAILED, NULL},
+    {"completed without an attempt", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .unbegun = UNBEGUN_MAX - 1}, RUN_QUEUED, 0, 1, "handed over again", 0, 0, NULL},
+    {"completed without an attempt, again and again", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .unbegun = UNBEGUN_MAX, .last_words = "another submission"}, RUN_FAILED, 0, 0, "without an attempt", 0, CAUSE_FAILED, NULL},
+    {"cancelled in the queue, an earlier attempt lives on", {.state = RUN_PENDING, TOLD(END_CANCELLED), S, .phase_reason = "cancelled by user 12", .before_alive = true}, RUN_PENDING, 0, 0, "(cancelled by user 12), but an earlier attempt may live on, on a node that the scheduler has given up: asked to stop", 0, 0, "heartbeat"},
+    {"forgotten before it began, an earlier attempt lives on", {.state = RUN_PENDING, .phase = JOB_GONE, .gone_for = 61, .unseen_for = 61, S, .before_alive = true}, RUN_PENDING, 0, 0, "waited for until it ends or has been silent for 60 s", 0, 0, "heartbeat"},
+    {"cancelled by a person, forgotten, an earlier attempt lives on", {.state = RUN_PENDING, .phase = JOB_GONE, S, .cancel_requested = true, .before_alive = true}, RUN_PENDING, 0, 0, "asked to stop", 0, 0, "heartbeat"},
+    {"requeued without end", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(143, 15), .idle = IDLE_MAX}, RUN_FINISHING, 1, 0, "10 attempts in a row made no new step; the scheduler would start it again", 0, 0, "scheduler"},
+    {"requeued without end, and that cancelled", {.state = RUN_FINISHING, TOLD(END_CANCELLED), BEGAN, EXIT(143, 15), .idle = IDLE_MAX}, RUN_FAILED, 0, 0, "10 attempts in a row made no new step, given up", 0, CAUSE_FAILED, "scheduler"},
+    {"requeued without a step, not without end", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, .idle = IDLE_MAX - 1, .attempt = 9}, RUN_PENDING, 0, 0, "as attempt 10", 1, 0, NULL},
     {"preempted, saved, requeued", {.state = RUN_RUNNING, .phase = JOB_PENDING, .phase_reason = "begins later (BeginTime)", BEGAN, EXIT(75, 0), .attempt = 1}, RUN_PENDING, 0, 0, "as attempt 2: begins later", 1, 0, "scheduler"},
     {"preempted, not saved, requeued", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(143, 15)}, RUN_PENDING, 0, 0, "again", 1, 0, NULL},
     {"power lost, requeued", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, .heartbeat_age = 300}, RUN_PENDING, 0, 0, "again", 1, 0, NULL},

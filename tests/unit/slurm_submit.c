@@ -119,8 +119,59 @@ static void test_beats_unlisted(void **state)
         assert_int_equal(executor_slurm()->submit(slurm, &job, &err), 0);
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
     }
-    assert_submission("2\n");
+    assert_submission("2 unsent\n");
     assert_int_equal(lines_of("sbatch.asked"), 1);
+    put("squeue.out", row("14", "RUNNING", "None", MARK ":1")); // there it is: the run's job, and no other is sent
+    hand_over("14");
+    assert_submission("1\n");
+    assert_int_equal(lines_of("sbatch.asked"), 1);
+    assert_int_equal(lines_of("scancel.asked"), 0);
+}
+
+// Killed between the raise and what would have come of it: a daemon after us takes the job back too.
+static void test_taken_back_after_a_crash(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("run/submission", "2 unsent\n");
+    put("squeue.out", row("14", "PENDING", "Priority", MARK ":1"));
+    for (int i = 0; i < 1000 && (job.phase == JOB_UNKNOWN || !job.id[0]); i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->find(slurm, &job, &err), 0);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_string_equal(job.id, "14");
+    assert_int_equal(job.phase, JOB_PENDING);
+    assert_submission("1\n");
+    assert_int_equal(lines_of("scancel.asked"), 0);
+}
+
+// What has a lower number still, or was given up by a kill, is not.
+static void test_not_taken_back(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    put("run/submission", "3 unsent\n");
+    put("squeue.out", row("14", "PENDING", "Priority", MARK ":1"));
+    for (int i = 0; i < 1000 && lines_of("scancel.asked") == 0; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->find(slurm, &job, &err), 0);
+        assert_int_equal(job.phase, JOB_UNKNOWN);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_says("scancel.asked", "--name=");
+    assert_submission("3 unsent\n");
+    put("run/submission", "2\n");
+    slurm_free(slurm);
+    slurm = slurm_new(&(struct slurm_settings){.job_script = "/script", .interval = 0.02, .interval_max = 0.1, .deadline = 0.5});
+    put("scancel.asked", NULL);
+    for (int i = 0; i < 1000 && lines_of("scancel.asked") == 0; i++) {
+        executor_slurm()->poll(slurm, NULL, 0, &err);
+        assert_int_equal(executor_slurm()->find(slurm, &job, &err), 0);
+        assert_int_equal(job.phase, JOB_UNKNOWN);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_submission("2\n");
 }
 
 // A refusal says why.
@@ -371,6 +422,8 @@ int main(void)
         CASE(test_timed_out_and_not_there),
         CASE(test_nothing_said),
         CASE(test_beats_unlisted),
+        CASE(test_taken_back_after_a_crash),
+        CASE(test_not_taken_back),
         CASE(test_failed_without_a_word),
         CASE(test_late_sbatch),
         CASE(test_refused),

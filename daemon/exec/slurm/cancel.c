@@ -1,5 +1,7 @@
-// Ending jobs and signalling them: many with one scancel, one scancel at a time. Whether a job has gone is for squeue to say: what is still
-// there is cancelled once more after a while.
+// Ending jobs and signalling them. scancel takes numbers, and a number can be another job's in the next moment, where the controller was
+// killed and has forgotten ours: so each number goes with the name of its job, as squeue has just told it, and scancel, which holds both
+// against what the controller has then, leaves alone what is called otherwise. Jobs of one name share a call; a few calls run at a time.
+// Whether a job has gone is for squeue to say: what is still there is cancelled once more after a while.
 #include "daemon/exec/slurm/inside.h"
 #include "schema/base/clock.h"
 
@@ -9,63 +11,116 @@
 
 enum { ANSWER_MAX = 64 << 10 };
 
-static void add(struct ids_list *list, const char *id)
+// False where there is no room: it will be asked for again.
+static bool add(struct cancels *cancels, const struct row *row, const char *tag, bool signal)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->at[i], id) == 0)
-            return;
-    if (list->count < CANCELS_MAX && strlen(id) < sizeof list->at[0])
-        strcpy(list->at[list->count++], id);
+    for (size_t i = 0; i < cancels->count; i++)
+        if (strcmp(cancels->at[i].id, row->id) == 0 && cancels->at[i].signal == signal)
+            return true;
+    if (cancels->count == CANCELS_MAX)
+        return false;
+    struct cancel *cancel = &cancels->at[cancels->count++];
+    *cancel = (struct cancel){.signal = signal};
+    memcpy(cancel->id, row->id, sizeof cancel->id);
+    memcpy(cancel->name, row->name, sizeof cancel->name);
+    memcpy(cancel->tag, tag, sizeof cancel->tag);
+    return true;
 }
 
-void cancel_job(struct slurm *slurm, struct entry *entry, const char *id, double now)
+void cancel_job(struct slurm *slurm, struct entry *entry, const struct row *row, double now)
 {
     if (now - entry->cancel_asked < CANCEL_AGAIN && now > entry->cancel_asked)
         return;
-    entry->cancel_asked = now;
-    add(&slurm->cancels, id);
+    if (add(&slurm->cancels, row, entry->tag, false))
+        entry->cancel_asked = now;
 }
 
-void signal_job(struct slurm *slurm, const char *id)
+void signal_job(struct slurm *slurm, const struct entry *entry)
 {
-    add(&slurm->signals, id);
+    add(&slurm->cancels, &entry->row, entry->tag, true);
 }
 
-static void start(struct slurm *slurm, struct ids_list *list, bool signal)
+static bool has_tag(const struct cancels *cancels, const char *tag)
 {
-    const char *argv[CANCELS_MAX + 4] = {"scancel"};
-    size_t count = 1;
-    if (signal) {
+    for (size_t i = 0; i < cancels->count; i++)
+        if (strcmp(cancels->at[i].tag, tag) == 0)
+            return true;
+    return false;
+}
+
+bool cancel_is_open(const struct slurm *slurm, const char *tag)
+{
+    bool open = has_tag(&slurm->cancels, tag);
+    for (size_t i = 0; i < SCANCELS_MAX && !open; i++)
+        open = slurm->scancels[i].command && has_tag(&slurm->scancels[i].told, tag);
+    return open;
+}
+
+// The first that waits, and all that can go with it.
+static void take_first(struct cancels *waiting, struct cancels *told)
+{
+    const struct cancel first = waiting->at[0];
+    size_t left = 0;
+    told->count = 0;
+    for (size_t i = 0; i < waiting->count; i++) {
+        const struct cancel *cancel = &waiting->at[i];
+        bool together = cancel->signal == first.signal && strcmp(cancel->name, first.name) == 0;
+        if (together)
+            told->at[told->count++] = *cancel;
+        else
+            waiting->at[left++] = *cancel;
+    }
+    waiting->count = left;
+}
+
+static void start(struct slurm *slurm, struct scancel *scancel)
+{
+    take_first(&slurm->cancels, &scancel->told);
+    char name[sizeof scancel->told.at->name + 8];
+    snprintf(name, sizeof name, "--name=%s", scancel->told.at[0].name);
+    const char *argv[CANCELS_MAX + 5] = {"scancel", name};
+    size_t count = 2;
+    if (scancel->told.at[0].signal) {
         argv[count++] = "--signal=USR1";
         argv[count++] = "--batch"; // job.sh alone: it knows what to make of it
     }
-    for (size_t i = 0; i < list->count; i++)
-        argv[count++] = list->at[i];
+    for (size_t i = 0; i < scancel->told.count; i++)
+        argv[count++] = scancel->told.at[i].id;
     const char **environment = command_environment();
     struct command_request request = {
         .argv = argv, .environment = environment, .deadline = slurm->settings.deadline, .output_max = ANSWER_MAX};
     struct error err = {0};
-    slurm->scancel = command_start(&request, &err);
-    if (!slurm->scancel)
+    scancel->command = command_start(&request, &err);
+    if (!scancel->command)
         snprintf(slurm->cancel_fault, sizeof slurm->cancel_fault, "%.500s", err.text);
     free(environment);
-    list->count = 0;
+}
+
+static void look(struct slurm *slurm, struct scancel *scancel)
+{
+    const struct command_result *result = command_poll(scancel->command);
+    if (!result)
+        return;
+    slurm->cancel_fault[0] = 0;
+    if (result->end != COMMAND_EXITED || result->code != 0)
+        command_describe(slurm->cancel_fault, sizeof slurm->cancel_fault, result);
+    command_free(scancel->command);
+    scancel->command = NULL;
 }
 
 void cancel_turn(struct slurm *slurm)
 {
-    if (slurm->scancel) {
-        const struct command_result *result = command_poll(slurm->scancel);
-        if (!result)
-            return;
-        slurm->cancel_fault[0] = 0;
-        if (result->end != COMMAND_EXITED || result->code != 0)
-            command_describe(slurm->cancel_fault, sizeof slurm->cancel_fault, result);
-        command_free(slurm->scancel);
-        slurm->scancel = NULL;
+    for (size_t i = 0; i < SCANCELS_MAX; i++) {
+        struct scancel *scancel = &slurm->scancels[i];
+        if (scancel->command)
+            look(slurm, scancel);
+        if (!scancel->command && slurm->cancels.count)
+            start(slurm, scancel);
     }
-    if (slurm->cancels.count)
-        start(slurm, &slurm->cancels, false);
-    else if (slurm->signals.count)
-        start(slurm, &slurm->signals, true);
+}
+
+void cancels_free(struct slurm *slurm)
+{
+    for (size_t i = 0; i < SCANCELS_MAX; i++)
+        command_free(slurm->scancels[i].command);
 }

@@ -98,6 +98,11 @@ bool entry_is_listed(const struct entry *entry)
     return entry->listed && entry->row.submission >= entry->serial;
 }
 
+bool entry_may_take_back(const struct entry *entry)
+{
+    return entry->unsent && entry->listed && entry->row.submission == entry->serial - 1;
+}
+
 void entry_hand_over(struct entry *entry, const char *id, double when)
 {
     bool listed = entry_is_listed(entry);
@@ -127,13 +132,18 @@ static bool is_better(const struct row *row, const struct row *best)
     return strtoll(row->id, NULL, 10) > strtoll(best->id, NULL, 10);
 }
 
+static int64_t lowest_that_counts(const struct entry *entry)
+{
+    return entry->serial - (entry->unsent ? 1 : 0);
+}
+
 // Whether the row is of the job that counts, not of one that was given up for a later submission, whose end is nobody's. Which job that is may
 // have been learnt by a daemon before us: then the file's number says it, or the job's own where its number has since been raised to end it.
 static bool row_counts(const struct entry *entry, const struct row *row)
 {
     if (entry->told > 0)
         return row->submission >= entry->told;
-    return !entry->serial_known || row->submission >= entry->serial || strcmp(row->id, entry->id) == 0;
+    return !entry->serial_known || row->submission >= lowest_that_counts(entry) || strcmp(row->id, entry->id) == 0;
 }
 
 static void begin_entry(struct slurm *slurm, struct entry *entry)
@@ -170,14 +180,23 @@ static void close_entry(struct entry *entry, double asked)
     entry->lacking = 0;
     entry->verdict = ACCOUNT_NOT_ASKED;
     snprintf(entry->id, sizeof entry->id, "%s", entry->row.id);
-    if (entry->serial_known && entry->row.submission > entry->serial)
+    if (entry->serial_known && entry->row.submission > entry->serial) {
         entry->serial = entry->row.submission; // somebody has put an old file there: what Slurm has is newer
+        entry->unsent = false;
+    }
     if (!row_is_live(&entry->row)) {
         note_end(entry, &entry->row);
         return;
     }
     entry->ended = false;
     entry->cancelled_since = 0;
+}
+
+static void take_back(struct slurm *slurm, struct entry *entry)
+{
+    (void)slurm;
+    if (entry_may_take_back(entry))
+        submission_take_back(entry);
 }
 
 void entries_take_rows(struct slurm *slurm)
@@ -198,13 +217,14 @@ void entries_take_rows(struct slurm *slurm)
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct entry *entry = slurm->buckets[i]; entry; entry = entry->next)
             close_entry(entry, asked);
+    entries_each(slurm, take_back);
     // Jobs that were given up, and what Slurm made of a call that it said had failed.
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->at[i];
         struct entry *entry = entry_find(slurm, row->tag);
         bool ending = row->word && strcmp(row->word->word, "COMPLETING") == 0;
-        if (entry && row_is_live(row) && !ending && row->submission < entry->serial)
-            cancel_job(slurm, entry, row->id, now);
+        if (entry && row_is_live(row) && !ending && row->submission < lowest_that_counts(entry))
+            cancel_job(slurm, entry, row, now);
     }
     forget_old(slurm);
 }

@@ -4,7 +4,7 @@
 #include "daemon/exec/slurm/slurm.h"
 #include <pthread.h>
 
-enum { BUCKETS = 1024, CANCELS_MAX = 200 };
+enum { BUCKETS = 1024, CANCELS_MAX = 200, SCANCELS_MAX = 4 };
 #define ENTRY_KEPT 900.0    // seconds after the last call for it
 #define ATTENDED 10.0       // seconds after the last call for it in which it may be submitted
 #define CANCEL_AGAIN 15.0   // seconds until a job that is still there is cancelled once more
@@ -25,6 +25,7 @@ struct entry {
     // submission
     int64_t serial;      // what the file holds; 0: there is none
     bool serial_known;   // it has been read
+    bool unsent;         // serial was never given to sbatch, and the file says so: a job of the number before may be taken back
     bool clean;          // no job with this number, or below, can be there or come
     struct errand *errand; // NULL: nothing is being submitted
     double fault_until;  // steady seconds until which the file is not tried again
@@ -54,9 +55,19 @@ struct entry {
     const struct row *best;
 };
 
-struct ids_list {
-    char at[CANCELS_MAX][32];
+// What scancel is to do, in the order in which it came.
+struct cancels {
+    struct cancel {
+        char id[32], name[160], tag[33]; // of the job, as squeue has just listed it
+        bool signal;                     // USR1 to job.sh, not the end
+    } at[CANCELS_MAX];
     size_t count;
+};
+
+// One scancel that runs, and what it was told.
+struct scancel {
+    struct command *command; // NULL: none
+    struct cancels told;
 };
 
 struct slurm {
@@ -68,8 +79,8 @@ struct slurm {
     struct entry *buckets[BUCKETS];
     uint64_t polls, errands; // so many there have been
     int sending; // sbatch commands that run
-    struct ids_list cancels, signals;
-    struct command *scancel; // one at a time
+    struct cancels cancels; // that wait
+    struct scancel scancels[SCANCELS_MAX];
     char cancel_fault[512];
 };
 
@@ -83,6 +94,8 @@ void entries_take_accounts(struct slurm *slurm); // a new answer of sacct
 bool row_is_live(const struct row *row);         // not ended: an unknown state too
 // The job that counts now is listed, under this very submission or a newer one.
 bool entry_is_listed(const struct entry *entry);
+// A job of the number before one that was never sent is listed: the file must get its number again.
+bool entry_may_take_back(const struct entry *entry);
 // The job is in Slurm's hands under this id.
 void entry_hand_over(struct entry *entry, const char *id, double when);
 
@@ -92,7 +105,8 @@ void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job);
 
 // ---- submit.c ----
 int submission_read(struct entry *entry, struct error *err); // the file's number into entry->serial; a file that is not there is 0
-int submission_raise(struct entry *entry, struct error *err);
+int submission_raise(struct entry *entry, struct error *err); // what has a lower number is over: for good
+void submission_take_back(struct entry *entry);              // gives the file the number before again; where that fails, later
 void errand_begin(struct slurm *slurm, struct entry *entry, const struct job *job);
 void errand_turn(struct slurm *slurm, struct entry *entry);
 void errands_send(struct slurm *slurm); // those whose turn it is to be given to sbatch
@@ -103,6 +117,8 @@ void errand_end(struct slurm *slurm, struct entry *entry);
 
 // ---- cancel.c ----
 // now: the same for all jobs of one look, so that each of an entry's is cancelled, and none too often.
-void cancel_job(struct slurm *slurm, struct entry *entry, const char *id, double now);
-void signal_job(struct slurm *slurm, const char *id);
+void cancel_job(struct slurm *slurm, struct entry *entry, const struct row *row, double now);
+void signal_job(struct slurm *slurm, const struct entry *entry); // the listed one
 void cancel_turn(struct slurm *slurm);
+bool cancel_is_open(const struct slurm *slurm, const char *tag); // an id of this run's is to be cancelled or signalled, or that is being done
+void cancels_free(struct slurm *slurm);

@@ -32,7 +32,7 @@ void slurm_free(struct slurm *slurm)
     if (!slurm)
         return;
     entries_free(slurm);
-    command_free(slurm->scancel);
+    cancels_free(slurm);
     account_free(slurm->account);
     queue_free(slurm->queue);
     free(slurm->job_script);
@@ -177,7 +177,7 @@ static int stop(struct slurm *slurm, struct job *job, struct error *err)
     int status = file_exists(path) ? 0 : file_write_atomic(path, "", 0, 0644, err);
     free(path);
     if (entry->id[0] && entry->listed && entry->row.word && entry->row.word->phase == JOB_RUNNING)
-        signal_job(slurm, entry->id);
+        signal_job(slurm, entry);
     return status;
 }
 

@@ -2,14 +2,24 @@
 //
 //   LOOK   an earlier call may have made a job (the file `submission` is there, from before a crash): squeue is asked. A job under the file's
 //          number is the run's job, whatever has become of it.
-//   RAISE  the file gets the next number: what an earlier call may yet bring about does nothing any more.
-//   FENCE  squeue is asked once more: what had begun before the number was raised is cancelled, and its end is waited for. What squeue does
-//          not list but beats on disk is waited for too: an answer may lack a job, and a controller may have forgotten one that runs.
-//   SEND   sbatch.
-//   CHECK  sbatch did not say that there is a job, or did not say it clearly: squeue is asked. If there is none, a refusal is a refusal, and
-//          anything else goes back to RAISE after a while.
+//   RAISE  the file gets the next number, as one that has not been sent ("8 unsent"): what an earlier call may yet bring about starts nothing.
+//   FENCE  squeue is asked once more. A job of the number before is taken back: the file gets its number again, and it is the run's job.
+//          What is older is cancelled, and its end is waited for. What squeue does not list but beats on disk is waited for too: an answer
+//          may lack a job, and a controller may have forgotten one that runs.
+//   SEND   the file says that the number is sent ("8"), then sbatch is called.
+//   CHECK  sbatch did not say that there is a job, or did not say it clearly: squeue is asked, until some time has passed in which the job
+//          may yet appear and be the run's. If there is none, a refusal is a refusal, and anything else goes back to RAISE.
 //
 // A run's first call has nothing to look for, nor has one after a kill that found everything gone: they begin at RAISE or SEND.
+//
+// Why a job is never started twice. sbatch is called at most once with a number, so a number has one job at most. job.sh starts something only
+// while the file holds its own number: where there is another, a higher one, it ends at once; where there is "8 unsent", it waits for
+// what becomes of it, half a minute at most, and ends. So of all jobs of a run only those can begin whose number the file holds, and the file
+// holds 8 as sent only after an answer of squeue that was asked for while no job of 7 or below could begin, and that listed none of them
+// alive. To take 7 back is safe because 8 was never sent, and the file itself says so, to a daemon after us too: once it is marked as sent, it never goes
+// back. A job of 7 that came to job.sh in between and lost its patience has ended with code 0 and claimed no attempt: it did nothing, which
+// is how the judgement knows that the run is to be handed over again. A kill raises the file to a number that counts as sent: what was killed
+// is never taken back.
 #include "daemon/exec/environment.h"
 #include "daemon/exec/slurm/inside.h"
 #include "daemon/exec/slurm/options.h"
@@ -28,6 +38,7 @@
 #include <sys/stat.h>
 
 enum { SERIAL_BYTES_MAX = 64, ANSWER_MAX = 64 << 10 };
+#define UNSENT " unsent" // behind a number that sbatch has not been given
 #define BEAT_SILENT 60.0 // seconds without a heartbeat after which an attempt is taken for dead
 
 enum step { LOOK, RAISE, FENCE, SEND, SENDING, CHECK, REFUSED };
@@ -36,7 +47,7 @@ struct errand {
     enum step step;
     uint64_t number;   // in the order in which they came
     double since;      // answers to questions asked from here on count
-    double not_before; // of SEND, steady seconds
+    double not_before; // of RAISE after a CHECK, steady seconds; 0: not yet decided
     int tries;         // calls of sbatch that led to nothing
     struct word_list argv, environment, options, modules;
     struct command *command;
@@ -54,6 +65,7 @@ int submission_read(struct entry *entry, struct error *err)
     text_init(&bytes, SERIAL_BYTES_MAX);
     int fault = stat(path, &status) == 0 ? 0 : errno;
     int64_t serial = 0;
+    bool unsent = false;
     int done = 0;
     if (fault && fault != ENOENT) {
         errno = fault;
@@ -63,11 +75,13 @@ int submission_read(struct entry *entry, struct error *err)
         done = file_read(path, &bytes, err);
         if (done == 0)
             serial = strtoll(bytes.at, &end, 10);
-        if (done == 0 && (serial <= 0 || (strcmp(end, "\n") != 0 && *end)))
+        unsent = done == 0 && strcmp(end, UNSENT "\n") == 0;
+        if (done == 0 && (serial <= 0 || (!unsent && strcmp(end, "\n") != 0 && *end)))
             done = error_set(err, "%s does not hold the number of a submission", path);
     }
     if (done == 0) {
         entry->serial = serial;
+        entry->unsent = unsent;
         entry->serial_known = true;
     }
     text_release(&bytes);
@@ -75,18 +89,33 @@ int submission_read(struct entry *entry, struct error *err)
     return done;
 }
 
-int submission_raise(struct entry *entry, struct error *err)
+static int write_number(struct entry *entry, int64_t serial, bool unsent, struct error *err)
 {
-    char number[32];
-    int length = snprintf(number, sizeof number, "%" PRId64 "\n", entry->serial + 1);
+    char number[SERIAL_BYTES_MAX];
+    int length = snprintf(number, sizeof number, "%" PRId64 "%s\n", serial, unsent ? UNSENT : "");
     char *path = path_join(entry->directory, SUBMISSION_FILE);
     int done = file_write_atomic(path, number, (size_t)length, 0644, err);
     free(path);
     if (done == 0) {
-        entry->serial++;
+        entry->serial = serial;
+        entry->unsent = unsent;
         entry->clean = false;
     }
     return done;
+}
+
+int submission_raise(struct entry *entry, struct error *err)
+{
+    return write_number(entry, entry->serial + 1, false, err);
+}
+
+void submission_take_back(struct entry *entry)
+{
+    struct error err = {0};
+    if (clock_steady() < entry->fault_until)
+        return;
+    if (write_number(entry, entry->serial - 1, false, &err) != 0)
+        entry->fault_until = clock_steady() + FAULT_AGAIN;
 }
 
 // ---- errands ----
@@ -165,7 +194,7 @@ static void raise_number(struct entry *entry)
     bool first = entry->serial == 0;
     if (clock_steady() < entry->fault_until)
         return;
-    if (submission_raise(entry, &err) != 0) {
+    if (!entry->unsent && write_number(entry, entry->serial + 1, !first, &err) != 0) {
         snprintf(errand->fault, sizeof errand->fault, "%.500s", err.text);
         entry->fault_until = clock_steady() + FAULT_AGAIN;
         return;
@@ -192,9 +221,22 @@ static const char **environment_of(const struct entry *entry, struct word_list *
     return list;
 }
 
+// From here on a job of this number may come.
+static bool mark_sent(struct entry *entry)
+{
+    struct error err = {0};
+    if (!entry->unsent || write_number(entry, entry->serial, false, &err) == 0)
+        return true;
+    snprintf(entry->errand->fault, sizeof entry->errand->fault, "%.500s", err.text);
+    entry->fault_until = clock_steady() + FAULT_AGAIN;
+    return false;
+}
+
 static void send_job(struct slurm *slurm, struct entry *entry)
 {
     struct errand *errand = entry->errand;
+    if (!mark_sent(entry))
+        return;
     struct word_list words = {0}, own = {0};
     slurm_sbatch(&words, (const char *const *)errand->options.at, entry->tag, entry->serial, slurm->job_script, entry->directory,
         (const char *const *)errand->modules.at, (const char *const *)errand->argv.at);
@@ -331,50 +373,67 @@ static bool is_answered(struct slurm *slurm, struct entry *entry)
     return false;
 }
 
+static void take_listed(struct slurm *slurm, struct entry *entry)
+{
+    entry_hand_over(entry, entry->row.id, entry->seen);
+    errand_end(slurm, entry);
+}
+
 static void check(struct slurm *slurm, struct entry *entry)
 {
     struct errand *errand = entry->errand;
     struct error err = {0};
+    double now = clock_steady();
     if (entry_is_listed(entry)) {
-        entry_hand_over(entry, entry->row.id, entry->seen);
-        errand_end(slurm, entry);
+        take_listed(slurm, entry);
     } else if (entry->lacking < LACKING_MIN && !entry->listed) {
-        errand->since = clock_steady(); // it may come in a moment
+        errand->since = now; // it may come in a moment
     } else if (errand->refused) {
         submission_raise(entry, &err); // it will not run, whatever comes; if that cannot be written, sbatch's own no must do
         go(errand, REFUSED);
-    } else {
+    } else if (errand->not_before == 0) {
         double pause = slurm->settings.interval * (1 << (errand->tries < 10 ? errand->tries : 10));
         errand->tries++;
-        errand->not_before = clock_steady() + fmin(pause, slurm->settings.interval_max);
+        errand->not_before = now + fmin(pause, slurm->settings.interval_max);
+    } else if (now >= errand->not_before) {
+        errand->not_before = 0;
         go(errand, RAISE);
+    } else {
+        queue_want(slurm->queue, now, false);
     }
+}
+
+static void look(struct slurm *slurm, struct entry *entry)
+{
+    if (entry_is_listed(entry))
+        take_listed(slurm, entry);
+    else if (entry->lacking < LACKING_MIN && !entry->listed)
+        entry->errand->since = clock_steady();
+    else
+        go(entry->errand, RAISE);
+}
+
+static void fence(struct slurm *slurm, struct entry *entry)
+{
+    if (entry_is_listed(entry))
+        take_listed(slurm, entry);
+    else if (entry->live == 0 && !entry_may_take_back(entry) && !is_beating(entry))
+        go(entry->errand, SEND);
+    else
+        entry->errand->since = clock_steady();
 }
 
 void errand_turn(struct slurm *slurm, struct entry *entry)
 {
-    struct errand *errand = entry->errand;
-    switch (errand->step) {
+    switch (entry->errand->step) {
     case LOOK:
-        if (!is_answered(slurm, entry))
-            return;
-        if (entry_is_listed(entry)) {
-            entry_hand_over(entry, entry->row.id, entry->seen);
-            errand_end(slurm, entry);
-        } else if (entry->lacking < LACKING_MIN && !entry->listed) {
-            errand->since = clock_steady();
-        } else {
-            go(errand, RAISE);
-        }
+        if (is_answered(slurm, entry))
+            look(slurm, entry);
         return;
     case RAISE: raise_number(entry); return;
     case FENCE:
-        if (!is_answered(slurm, entry))
-            return;
-        if (entry->live == 0 && !is_beating(entry))
-            go(errand, SEND);
-        else
-            errand->since = clock_steady();
+        if (is_answered(slurm, entry))
+            fence(slurm, entry);
         return;
     case SEND: return; // in their order: errands_send
     case SENDING: take_answer(slurm, entry); return;
@@ -386,10 +445,11 @@ void errand_turn(struct slurm *slurm, struct entry *entry)
     }
 }
 
-// Nothing is sent for a run that nobody asks for any more.
-static bool may_be_sent(const struct entry *entry, double now)
+// Nothing is sent for a run that nobody asks for any more, nor while a job of it is being cancelled: the new one might get the old one's id.
+static bool may_be_sent(struct slurm *slurm, const struct entry *entry, double now)
 {
-    return entry->errand && entry->errand->step == SEND && now >= entry->errand->not_before && now - entry->touched <= ATTENDED;
+    return entry->errand && entry->errand->step == SEND && now >= entry->fault_until && now - entry->touched <= ATTENDED &&
+           !cancel_is_open(slurm, entry->tag);
 }
 
 // First come, first sent: the scheduler's own order begins with it.
@@ -400,7 +460,7 @@ void errands_send(struct slurm *slurm)
         struct entry *first = NULL;
         for (size_t i = 0; i < BUCKETS; i++)
             for (struct entry *entry = slurm->buckets[i]; entry; entry = entry->next)
-                if (may_be_sent(entry, now) && (!first || entry->errand->number < first->errand->number))
+                if (may_be_sent(slurm, entry, now) && (!first || entry->errand->number < first->errand->number))
                     first = entry;
         if (!first)
             return;
