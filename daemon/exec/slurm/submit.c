@@ -286,7 +286,7 @@ static bool is_unclear(const struct command_result *result)
 {
     static const char *const words[] = {"timed out", "Unable to contact", "Zero Bytes", "Connection", "connection", "receive failure",
         "send failure", "missing socket", "Transport endpoint", "in standby", "temporarily un", "authenticat", "Munge", "munge",
-        "being shut down", "configuration source", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
+        "being shut down", "configuration source", "configuration file", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
     const char *talk = result->talk.at, *verdict = strstr(talk, "Batch job submission failed: ");
     if (result->end != COMMAND_EXITED || result->code == 0 || result->talk.length == 0 || strstr(talk, "MaxSubmitJob"))
         return true;
