@@ -5,7 +5,7 @@ import { get, hasEnded, post, runPath } from "./api.js";
 import { Board } from "./curves.js";
 import { quantity } from "./facts.js";
 import { LogTail } from "./log.js";
-import { flatten, progressBar, section, setProgress, setState, stateBadge, table } from "./parts.js";
+import { flatten, progressBar, section, reasonOf, setProgress, setState, stateBadge, table, tellsReason } from "./parts.js";
 import { sweptLabels } from "./swept.js";
 import { curvesOf, findRun, refresh, store } from "./store.js";
 
@@ -90,9 +90,9 @@ export function open(root, query, name) {
     const figures = [run.iterations ? `${number(run.step)} / ${number(run.iterations)} steps` : null, run.loss !== null ? `loss ${number(run.loss)}` : null,
       run.tokens_per_second ? `${compact(run.tokens_per_second)} tokens/s` : null, !hasEnded(run) && run.eta_seconds ? `${duration(run.eta_seconds)} to go` : null];
     setText(steps, figures.filter(Boolean).join("  ·  "));
-    const telling = run.reason && run.state !== "succeeded" && run.state !== "running";
+    const telling = tellsReason(run);
     reason.hidden = !telling;
-    setText(reason, telling ? run.reason : "");
+    setText(reason, telling ? reasonOf(run) : "");
     cancel.hidden = hasEnded(run);
     retry.hidden = !hasEnded(run) || run.state === "succeeded";
     compare.hidden = !run.iterations;

@@ -2,7 +2,7 @@
 import { h, replace, setText } from "./dom.js";
 import { ago, clock, commit, compact, duration, kindOf, number } from "./format.js";
 import { hasEnded, nameOf } from "./api.js";
-import { command, empty, progressBar, setProgress, setState, stateBadge } from "./parts.js";
+import { command, empty, progressBar, reasonOf, setProgress, setState, stateBadge, tellsReason } from "./parts.js";
 import { groupsOf, groupSummary, sweptKeys, sweptLabels, wordOf } from "./swept.js";
 import { store } from "./store.js";
 
@@ -41,9 +41,10 @@ class Row {
     this.kind.className = `tag tag-${run.kind !== "train" ? "stage" : run.experts > 0 ? "moe" : "dense"}`;
     this.element.className = run.kind === "train" ? "" : "stage";
     setState(this.state, run.state);
-    const telling = run.reason && run.state !== "succeeded" && run.state !== "running";
-    setText(this.reason, telling ? run.reason : "");
-    this.reason.title = telling ? run.reason : "";
+    const telling = tellsReason(run);
+    const words = telling ? reasonOf(run) : "";
+    setText(this.reason, words);
+    this.reason.title = words;
     setProgress(this.bar, run);
     this.bar.hidden = !run.iterations;
     setText(this.steps, run.iterations ? `${number(run.step)} / ${number(run.iterations)}` : "");

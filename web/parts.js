@@ -11,6 +11,14 @@ export function setState(badge, state) {
   setText(badge.lastChild, stateLabel(state));
 }
 
+// Whether a run's reason says what its badge does not: why it waits or failed, or that its loss is lost.
+export const tellsReason = run => Boolean(run.diverged_step || (run.reason && run.state !== "succeeded" && run.state !== "running"));
+
+export function reasonOf(run) {
+  const lost = run.diverged_step && !String(run.reason).includes("diverged") ? `diverged at step ${run.diverged_step}: its loss is not finite from there on` : "";
+  return [lost, run.reason].filter(Boolean).join("; ");
+}
+
 export function progressBar() {
   return h("div", { class: "progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
 }

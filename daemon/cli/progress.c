@@ -47,6 +47,8 @@ static char *figures_of(const struct json *run)
         text_addf(&text, "%lld/%lld", (long long)step, (long long)iterations);
     if (js_kind(js_get(run, "loss")) != JSON_KIND_NULL)
         text_addf(&text, "  loss %s", format_short(number, js_real_of(js_get(run, "loss"), NAN)));
+    if (js_integer_of(js_get(run, "diverged_step"), 0) > 0)
+        text_addf(&text, ", diverged at step %lld", (long long)js_integer_of(js_get(run, "diverged_step"), 0));
     if (js_kind(js_get(run, "tokens_per_second")) != JSON_KIND_NULL)
         text_addf(&text, "  %s tokens/s", format_rate(number, js_real_of(js_get(run, "tokens_per_second"), 0)));
     if (!ended && js_kind(js_get(run, "eta_seconds")) != JSON_KIND_NULL)

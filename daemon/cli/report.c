@@ -54,6 +54,15 @@ static void add_group(struct table *table, const struct json *group, const struc
     free(runs);
 }
 
+static void say_left_out(const struct json *run)
+{
+    int64_t diverged = js_integer_of(js_get(run, "diverged_step"), 0);
+    fprintf(stderr, "left out: %s, which is %s", js_string_of(js_get(run, "name"), "?"), js_string_of(js_get(run, "state"), "?"));
+    if (diverged > 0)
+        fprintf(stderr, ", and diverged at step %lld", (long long)diverged);
+    fputs("\n", stderr);
+}
+
 static void print_report(const struct json *report, bool markdown)
 {
     static const char *const heading[] = {
@@ -77,8 +86,7 @@ static void print_report(const struct json *report, bool markdown)
     free(align);
     js_free(keys);
     for (size_t i = 0; i < js_count(left_out); i++)
-        fprintf(stderr, "left out: %s, which is %s\n", js_string_of(js_get(js_at(left_out, i), "name"), "?"),
-            js_string_of(js_get(js_at(left_out, i), "state"), "?"));
+        say_left_out(js_at(left_out, i));
 }
 
 static int run_report(const struct arguments *arguments)

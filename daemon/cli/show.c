@@ -130,7 +130,9 @@ static void print_attempts(const struct json *attempts)
 static void print_run(const struct json *run)
 {
     char *name = view_run_name(run);
-    printf("%s  %s\n", name, js_string_of(js_get(run, "state"), "?"));
+    char *state = view_state(run);
+    printf("%s  %s\n", name, state);
+    free(state);
     free(name);
     static const char *const members[] = {"reason", "expected_start", "executor", "kind", "run_id", "directory", "created", "started", "ended", "step", "iterations"};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)

@@ -39,6 +39,13 @@ static char *commit_of(const struct json *run)
     return commit ? string_format("%.8s%s", commit, js_boolean_of(js_get(run, "dirty"), false) ? "+" : "") : NULL;
 }
 
+char *view_state(const struct json *run)
+{
+    const char *state = js_string_of(js_get(run, "state"), "?");
+    int64_t diverged = js_integer_of(js_get(run, "diverged_step"), 0);
+    return diverged > 0 ? string_format("%s, diverged at %lld", state, (long long)diverged) : string_copy(state);
+}
+
 static char *step_of(const struct json *run)
 {
     int64_t step = js_integer_of(js_get(run, "step"), 0), iterations = js_integer_of(js_get(run, "iterations"), 0);
@@ -98,8 +105,8 @@ void view_runs(FILE *out, const struct json *runs)
     for (size_t i = 0; i < js_count(runs); i++) {
         const struct json *run = js_at(runs, i);
         char loss[FORMAT_MAX], validation[FORMAT_MAX], rate[FORMAT_MAX], eta[FORMAT_MAX];
-        char *name = view_run_name(run), *step = step_of(run), *commit = commit_of(run);
-        const char *cells[HEADING] = {js_string_of(js_get(run, "state"), "?"), step, number(loss, run, "loss", format_short),
+        char *name = view_run_name(run), *state = view_state(run), *step = step_of(run), *commit = commit_of(run);
+        const char *cells[HEADING] = {state, step, number(loss, run, "loss", format_short),
             number(validation, run, "validation_loss", format_short), number(rate, run, "tokens_per_second", format_rate),
             number(eta, run, "eta_seconds", format_seconds), commit};
         table_cell(&table, name);
@@ -111,6 +118,7 @@ void view_runs(FILE *out, const struct json *runs)
             table_cell(&table, wait);
         free(wait);
         free(name);
+        free(state);
         free(step);
         free(commit);
     }

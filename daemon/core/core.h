@@ -32,6 +32,7 @@ enum {
     INGEST_BYTES = 2 << 20, // about: one run in one tick
     EVENTS_WAIT_MAX_MS = 60000
 };
+#define NON_FINITE_NOTE "non_finite_loss" // the worker's event, kept as a note too: where a loss that is not finite begins
 #define INGEST_SECONDS 0.1 // about: one run in one tick
 #define CANCEL_GRACE 10.0  // seconds between asking a job to stop and killing it
 #define TIME_LIMIT_GRACE 30.0
@@ -188,6 +189,8 @@ char *last_words(const char *run_directory, int64_t attempt);
 // summary.c
 struct json *run_summary(struct daemon *daemon, const struct run_row *row); // the list's members; under the lock
 struct json *run_measured(struct daemon *daemon, const struct run_row *row); // the last `end` record, NULL before there is one; under the lock
+// The step from which on its loss is not finite, to the last that is known; 0: it is finite, or there is none. Under the lock.
+int64_t run_diverged(struct daemon *daemon, int64_t run, const char *run_id);
 struct json *spec_shown(const struct run_row *row);                         // the spec with the secrets in its variables masked
 void series_need(struct daemon *daemon, const struct run_row *row);         // in memory from here on; under the lock
 // The run that a person named, or a failed answer. Under the lock.

@@ -39,7 +39,7 @@ void answer_release(struct answer *answer);
 // [{"project","name","run_id","kind"}], "left_out": stages that need not run, with their "reason"}
 void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer);
 // {"runs": [{project, name, run_id, kind, state, reason, attempt, step, iterations, progress 0..1, eta_seconds|null, loss|null,
-//   validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first
+//   diverged_step|null (from which on its loss is not finite), validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first
 void daemon_list(struct daemon *daemon, const char *project, struct answer *answer);
 // The list's members and attempts [{number, job_id, state, started, ended, code, signal}], provenance {}, plan {}, measured {the worker's end record}|null, spec {}, last
 // {metric:value}, events […], argv […], metrics [names], needs […]
@@ -53,7 +53,7 @@ void daemon_metrics(struct daemon *daemon, const char *run, const char *const *n
 //  {code, image, data: same or both}}
 void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct answer *answer);
 // {"project", "groups": [{"name", "sweep": {key: value}|null, "runs": [names], "seeds": […], "parameters": {total, active}, "metrics": {name: {"mean","least","most"}|null}}],
-//  "left_out": [{"name","state"}]}: succeeded runs, those together that differ in name and seed only; oldest first
+//  "left_out": [{"name","state","diverged_step"}]}: succeeded runs that did not diverge, those together that differ in name and seed only; oldest first
 void daemon_report(struct daemon *daemon, const char *project, struct answer *answer);
 void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer); // 202
 // 202; a new attempt that resumes, by the stored argv and options. accepted (an array; NULL: nothing) of "data", "schedule", "model": what may

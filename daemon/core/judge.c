@@ -141,6 +141,15 @@ static bool is_done_by_worker(const struct witnesses *w)
     return w->end_present && w->end_code == EXIT_DONE;
 }
 
+// A run whose loss is lost comes to its end as any other; that it came to nothing is said in the same breath.
+static void say_diverged(struct judgement *judgement, const struct witnesses *w)
+{
+    size_t said = strlen(judgement->reason);
+    if (judgement->to == RUN_SUCCEEDED && w->diverged > 0)
+        snprintf(judgement->reason + said, sizeof judgement->reason - said, ", but diverged at step %lld: its loss is not finite from there on",
+            (long long)w->diverged);
+}
+
 // The job is over with this code, everything is ingested and nobody is left.
 static void judge_end(struct judgement *judgement, const struct witnesses *w, int64_t code, int signal_number, const char *witness)
 {
@@ -396,4 +405,5 @@ void judge(struct judgement *judgement, const struct witnesses *w)
         judge_gone(judgement, w);
     else
         judge_deaf(judgement, w);
+    say_diverged(judgement, w);
 }

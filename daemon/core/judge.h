@@ -65,6 +65,7 @@ struct witnesses {
     bool end_present;      // the worker's own end
     int64_t end_code;
     double heartbeat_age; // seconds; INFINITY: none
+    int64_t diverged;     // step from which on its loss is not finite; 0: it is. It ends no run, but a success is told with it
     bool cancel_requested;
     bool killed;          // this daemon has killed what was left of it
     bool over_time;       // the attempt has had its time limit (a scheduler keeps its own: never set then)

@@ -20,7 +20,7 @@ static int add_event(
     return status;
 }
 
-static int store_event(struct daemon *daemon, const struct view *view, const struct json *line, struct error *err)
+static int store_event(struct daemon *daemon, const struct view *view, int64_t attempt, const struct json *line, struct error *err)
 {
     char text[2048];
     int64_t step = js_integer_of(js_get(line, "step"), -1);
@@ -31,6 +31,8 @@ static int store_event(struct daemon *daemon, const struct view *view, const str
         snprintf(text, sizeof text, "%s", said);
     char kind[65];
     snprintf(kind, sizeof kind, "%s", js_string_of(js_get(line, "event"), "event"));
+    if (strcmp(kind, NON_FINITE_NOTE) == 0 && state_add_note(daemon->state, view->id, attempt, step, kind, line, err) != 0)
+        return -1;
     return add_event(daemon, view, line, kind, text, err);
 }
 
@@ -55,7 +57,7 @@ int store_line(
     if (strcmp(kind, "alert") == 0)
         return store_alert(daemon, view, line, err);
     if (strcmp(kind, "event") == 0)
-        return store_event(daemon, view, line, err);
+        return store_event(daemon, view, attempt, line, err);
     if (strcmp(kind, "end") == 0) {
         watch->end_attempt = attempt;
         watch->end_code = js_integer_of(js_get(line, "code"), -1);

@@ -26,7 +26,7 @@ struct report {
     struct daemon *daemon;
     struct group *groups;
     size_t count;
-    struct json *left_out; // runs that did not succeed
+    struct json *left_out; // runs that did not succeed, or came to no number
 };
 
 static void add(struct spread *spread, double value)
@@ -104,14 +104,16 @@ static void report_run(void *context, const struct run_row *row)
     struct daemon *daemon = report->daemon;
     if (strcmp(row->kind, "train") != 0)
         return;
-    if (row->state != RUN_SUCCEEDED) {
+    series_need(daemon, row);
+    int64_t diverged = run_diverged(daemon, row->id, row->run_id);
+    if (row->state != RUN_SUCCEEDED || diverged > 0) {
         struct json *left = js_object();
         js_set(left, "name", js_string(row->name));
         js_set(left, "state", js_string(run_state_name(row->state)));
+        js_set(left, "diverged_step", diverged > 0 ? js_integer(diverged) : js_null());
         js_append(report->left_out, left);
         return;
     }
-    series_need(daemon, row);
     struct group *group = group_of(report, row);
     js_append(group->runs, js_string(row->name));
     js_append(group->seeds, js_copy(js_get(js_get(row->spec, "training"), "seed")));

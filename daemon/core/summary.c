@@ -81,6 +81,29 @@ static struct json *value_json(struct daemon *daemon, const struct run_row *row,
     return value == missing ? js_null() : js_real(value);
 }
 
+int64_t run_diverged(struct daemon *daemon, int64_t run, const char *run_id)
+{
+    enum { STARTS_MAX = 1000 };
+    if (isfinite(series_last_value(daemon->series, run_id, "loss", 0)))
+        return 0;
+    // Not every step is recorded; the worker's own word is about the very one. Of an attempt that was superseded it may come twice.
+    int64_t finite = series_last_finite_step(daemon->series, run_id, "loss"), first = 0;
+    struct json *starts = state_notes(daemon->state, run, NON_FINITE_NOTE, -1, STARTS_MAX, NULL);
+    for (size_t i = 0; i < js_count(starts); i++) {
+        int64_t step = js_integer_of(js_get(js_at(starts, i), "step"), 0);
+        if (step > finite && (first == 0 || step < first))
+            first = step;
+    }
+    js_free(starts);
+    return first > 0 ? first : finite + 1;
+}
+
+static struct json *diverged_json(struct daemon *daemon, const struct run_row *row)
+{
+    int64_t step = run_diverged(daemon, row->id, row->run_id);
+    return step > 0 ? js_integer(step) : js_null();
+}
+
 static struct json *eta_json(struct daemon *daemon, const struct run_row *row, int64_t step)
 {
     double step_ms = series_last_value(daemon->series, row->run_id, "step_time_ms", NAN);
@@ -132,6 +155,7 @@ struct json *run_summary(struct daemon *daemon, const struct run_row *row)
     js_set(summary, "progress", js_real(progress < 1 ? progress : 1));
     js_set(summary, "eta_seconds", eta_json(daemon, row, step));
     js_set(summary, "loss", value_json(daemon, row, "loss"));
+    js_set(summary, "diverged_step", diverged_json(daemon, row));
     js_set(summary, "validation_loss", value_json(daemon, row, "validation_loss"));
     js_set(summary, "tokens_per_second", value_json(daemon, row, "tokens_per_second"));
     js_set(summary, "commit", commit ? js_keep(commit) : js_null());

@@ -130,6 +130,14 @@ static bool is_over(const struct witnesses *w)
     return w->phase != JOB_RUNNING && (w->exit_present || gone);
 }
 
+static int64_t diverged(struct daemon *daemon, const struct view *view)
+{
+    pthread_mutex_lock(&daemon->lock);
+    int64_t step = run_diverged(daemon, view->id, view->run_id);
+    pthread_mutex_unlock(&daemon->lock);
+    return step;
+}
+
 static void look(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, const struct job *job, struct witnesses *w,
     struct exit_record *end)
 {
@@ -170,6 +178,7 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
     w->records_complete = ingest_run(daemon, view, is_over(w));
     w->end_present = watch->end_attempt == attempt->number;
     w->end_code = watch->end_code;
+    w->diverged = w->records_complete ? diverged(daemon, view) : 0;
     if (view->dataset_key && dataset_is_complete(daemon->home, view->dataset_key)) {
         w->end_present = true;
         w->end_code = EXIT_DONE;

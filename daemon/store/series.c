@@ -235,6 +235,15 @@ double series_last_value(const struct series *series, const char *run_id, const 
     return column && column->count ? column->value[column->count - 1] : fallback;
 }
 
+int64_t series_last_finite_step(const struct series *series, const char *run_id, const char *metric)
+{
+    struct column *column = find_column(find_run(series, run_id), metric);
+    size_t at = column ? column->count : 0;
+    while (at > 0 && !isfinite(column->value[at - 1]))
+        at--;
+    return at > 0 ? column->step[at - 1] : 0;
+}
+
 int64_t series_last_step(const struct series *series, const char *run_id)
 {
     struct run *run = find_run(series, run_id);

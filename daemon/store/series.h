@@ -15,6 +15,7 @@ void series_forget(struct series *series, const char *run_id);
 bool series_has(const struct series *series, const char *run_id);
 struct json *series_last(const struct series *series, const char *run_id);              // {metric: value}
 double series_last_value(const struct series *series, const char *run_id, const char *metric, double fallback);
+int64_t series_last_finite_step(const struct series *series, const char *run_id, const char *metric); // 0: none
 int64_t series_last_step(const struct series *series, const char *run_id);              // 0: none
 struct json *series_names(const struct series *series, const char *run_id);             // [names], sorted
 // {metric: {"step":[…],"time":[…],"value":[…],"min":[…],"max":[…],"total":N}} for steps > after_step; min/max absent when every row is there.
