@@ -4,6 +4,7 @@
 #include "worker/check/check.h"
 #include "worker/infer/infer.h"
 #include "worker/parallel/comm.h"
+#include "worker/train/stop.h"
 #include "worker/train/train.h"
 #include "worker/train/version.h"
 
@@ -36,6 +37,7 @@ static int wrong(const char *what, const char *word)
 
 static int train_command(const char *run_directory)
 {
+    stop_catch_signals(); // before the ranks find each other, which takes its time
     struct comm *world = comm_world();
     int code = train_run(world, run_directory);
     comm_finish(world);

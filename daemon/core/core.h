@@ -67,6 +67,7 @@ struct watch {
     bool done_before;                                     // an earlier attempt ended with code 0
     bool killed;                                          // what was left of this attempt was killed, without a cancel
     bool handing;                                         // on its way to the executor: submit has been called
+    double handing_since;                                // … since then, steady seconds; 0: it is not
     double expected_start;                                // as the scheduler says, wall seconds; 0: it does not. Written under the lock
     struct facts facts;
     bool used;                                            // in this tick

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HANDING_SAID 5.0 // seconds after which a submission that is not decided says why
+
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err)
 {
     (void)daemon;
@@ -150,6 +152,21 @@ static bool nothing_handed_over(struct daemon *daemon, const struct view *view, 
     return true;
 }
 
+// A submission that takes its time says what holds it up: an sbatch that fails or hangs is tried again and again.
+static void say_way(struct daemon *daemon, const struct view *view, const struct job *job)
+{
+    struct watch *watch = view->watch;
+    struct error err = {0};
+    double now = clock_steady();
+    watch->handing_since = !watch->handing ? 0 : watch->handing_since > 0 ? watch->handing_since : now;
+    if (!watch->handing || now - watch->handing_since < HANDING_SAID || !job->reason[0] || (view->reason && strcmp(view->reason, job->reason) == 0))
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    if (state_set_reason(daemon->state, view->id, job->reason, &err) != 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+    pthread_mutex_unlock(&daemon->lock);
+}
+
 // The second half of a start, and all that is left to do after a crash in between: a stored intent without a job. Called in each tick
 // until it is decided.
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt)
@@ -185,6 +202,7 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
         fail_attempt(daemon, view, attempt, err.text);
     else if (!watch->handing)
         note_job(daemon, view, attempt, &job);
+    say_way(daemon, view, &job);
     if (job.warning[0])
         warn_run(daemon, view, job.warning);
     launch_release(&launch);

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// The run's own witness, else: the kernel has killed somebody for want of memory since this job was handed over.
+// The run's own witness, else, of a job on this machine: the kernel has killed somebody for want of memory since it was handed over.
 static bool memory_evidence(const struct view *view, int64_t attempt, char *why, size_t size)
 {
     enum memory_verdict verdict = memory_verdict(view->directory, attempt, why, size);
-    if (verdict != MEMORY_UNKNOWN)
+    if (verdict != MEMORY_UNKNOWN || view->executor->queues)
         return verdict == MEMORY_ENDED;
     char *path = run_attempt_file(view->directory, attempt, JOB_FILE);
     struct json *job = js_read_file(path, JOB_FILE_MAX, NULL);
@@ -408,7 +408,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
     char *words = w.exit_present || w.phase == JOB_GONE || w.phase == JOB_ENDED ? last_words(view->directory, attempt->number) : NULL;
     w.last_words = words;
     char memory_reason[256] = "";
-    if (!w.queues && (w.exit_present ? w.exit_code != 0 : w.phase == JOB_GONE))
+    if (w.exit_present ? w.exit_code != 0 : w.phase == JOB_GONE)
         w.memory_evidence = memory_evidence(view, attempt->number, memory_reason, sizeof memory_reason);
     w.memory_reason = memory_reason[0] ? memory_reason : NULL;
     judge(&judgement, &w);

@@ -107,14 +107,17 @@ case $wish in attempt-"$attempt") ;; attempt-*) rm -f "$run/stop" ;; esac
 child=
 kept=
 caught=
+launcher=
 forward()
 {
     caught=$1
     if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else kept=$1; fi
 }
-# Whether the command would take USR1 and not end by it: it handles it, or blocks it to wait for it (srun).
+# Whether the command would take USR1 and not end by it: it handles it, or blocks it to wait for it (srun). A launcher passes it on to ranks,
+# which must have begun: one that is still being loaded would end by it.
 takes_usr1()
 {
+    [ -z "$launcher" ] || [ -s "$here/records.jsonl" ] || return 1
     for mask in $(sed -n -e 's/^SigCgt:[[:space:]]*//p' -e 's/^SigBlk:[[:space:]]*//p' "/proc/$child/status" 2>/dev/null); do
         mask=${mask%??}
         case ${mask#"${mask%?}"} in [2367abef]) return 0 ;; esac
@@ -163,13 +166,14 @@ run_command()
 {
     while [ "$1" = "-m" ]; do shift 2; done
     shift
+    case ${1##*/} in srun | mpirun | mpiexec) launcher=$1 ;; esac
     # The command, not this script, goes into the control group that keeps its memory: what the kernel ends there is still written down here.
     if [ -n "${SWITCHYARD_MEMORY_GROUP:-}" ]; then
         set -- /bin/sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$SWITCHYARD_MEMORY_GROUP" "$@"
     fi
     "$@" >>"$here/stdout.log" 2>>"$here/stderr.log" </dev/null &
     child=$!
-    [ -z "$kept" ] || kill -s "$kept" "$child" 2>/dev/null
+    [ -z "$kept" ] || [ -n "$slurm" ] || kill -s "$kept" "$child" 2>/dev/null # in a Slurm job the file says it
     code=
     while :; do
         caught=
@@ -203,6 +207,17 @@ elif [ -n "$slurm" ] && [ -n "$kept" ]; then
 else
     run_command "$@"
 fi
+
+# What a node's kernel ends for want of memory, srun tells in words alone: Slurm calls the job FAILED, with srun's own exit code 1.
+note_memory()
+{
+    tail -c 65536 "$here/stderr.log" 2>/dev/null | grep -q '^srun: error: .*: tasks\{0,1\} [0-9,-]*: Out Of Memory$' || return 0
+    limit=null
+    case ${SLURM_MEM_PER_NODE:-0} in 0 | *[!0-9]*) ;; *) limit=$((SLURM_MEM_PER_NODE * 1048576)) ;; esac
+    printf '{"v":1,"witness":"srun","limit":%s,"peak":null,"kills":1}\n' "$limit" >"$here/memory.json.tmp" 2>/dev/null &&
+        mv "$here/memory.json.tmp" "$here/memory.json"
+}
+case $code in 0 | 75) ;; *) [ -z "$slurm" ] || note_memory ;; esac
 
 signal=null
 [ "$code" -gt 128 ] && signal=$((code - 128))

@@ -178,6 +178,18 @@ static bool is_listed(const struct process_entry *list, size_t count, pid_t pid)
     return false;
 }
 
+// A launcher passes the signal on to ranks, which must have begun: one that is still being loaded would end by it.
+static bool may_be_signalled(pid_t pid, bool begun)
+{
+    char path[64];
+    struct text name;
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    text_init(&name, 64);
+    bool launcher = !begun && file_read(path, &name, NULL) == 0 && strncmp(name.at, "mpi", 3) == 0;
+    text_release(&name);
+    return !launcher && process_catches(pid, SIGUSR1);
+}
+
 // The stop file is the request; the signal only shortens the wait. It goes to the command that job.sh started (mpirun, or the one
 // worker), or, where job.sh is gone, to processes of the run that have no parent in it; and only to those that handle it.
 static int local_stop(void *context, struct job *job, struct error *err)
@@ -185,6 +197,9 @@ static int local_stop(void *context, struct job *job, struct error *err)
     char *path = path_join(job->directory, STOP_FILE);
     int status = file_exists(path) ? 0 : file_write_atomic(path, "", 0, 0644, err);
     free(path);
+    char *records = run_attempt_file(job->directory, run_last_attempt(job->directory), RECORDS_FILE);
+    bool begun = file_size(records) > 0;
+    free(records);
     pid_t leader = (pid_t)strtol(job->id, NULL, 10);
     size_t count;
     const struct process_entry *own = process_table_find(machine_at(context, LOOK_AGE_MAX), job->tag, &count);
@@ -193,7 +208,7 @@ static int local_stop(void *context, struct job *job, struct error *err)
         pid_t pid = own[i].pid;
         if (pid == leader || process_started(pid, &parent) <= 0)
             continue;
-        if ((parent == leader || !is_listed(own, count, parent)) && process_catches(pid, SIGUSR1))
+        if ((parent == leader || !is_listed(own, count, parent)) && may_be_signalled(pid, begun))
             process_signal_tagged(pid, job->tag, SIGUSR1);
     }
     return status;

@@ -5,7 +5,7 @@
 // Only directories that begin with GROUP_PREFIX, in the control group that the daemon was started in, are ever made, written or removed.
 //
 // Files: RUN_DIR/memory.json says how the attempt that runs is watched ({"v":1,"group":path|null,"limit":bytes|null}); attempt-N/memory.json
-// what came of it ({"v":1,"witness":"control group"|"looked at","limit":bytes|null,"peak":bytes|null,"kills":N}): written before the group goes.
+// what came of it ({"v":1,"witness":"control group"|"looked at"|"srun","limit":bytes|null,"peak":bytes|null,"kills":N}): written before the group goes.
 #pragma once
 #include "schema/base/error.h"
 #include "schema/base/json.h"

@@ -4,6 +4,7 @@
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/base/hash.h"
+#include "schema/record/layout.h"
 #include "schema/record/record.h"
 
 #include <math.h>
@@ -219,6 +220,26 @@ static void test_stop_spares_the_deaf(void **state)
     assert_int_equal(phase(room), JOB_RUNNING);
 }
 
+// A launcher takes the signal and passes it on: to ranks that have begun, which the records show, and to no others.
+static void test_stop_waits_for_ranks(void **state)
+{
+    struct room *room = *state;
+    char *mpirun = path_join(room->directory, "mpirun"), *records;
+    assert_int_equal(symlink("/bin/sh", mpirun), 0);
+    submit(room, (const char *const[]){mpirun, "-c", "trap 'exit 75' USR1; echo up; while :; do sleep 0.05; done", NULL}, NULL);
+    free(attempt_text(room, "stdout.log"));
+    pause_ms(100);
+    assert_int_equal(executor_local()->stop(&room->local, &room->job, NULL), 0);
+    pause_ms(300);
+    assert_int_equal(phase(room), JOB_RUNNING);
+    records = run_attempt_file(room->directory, 1, RECORDS_FILE);
+    assert_int_equal(file_write_atomic(records, "{}\n", 3, 0644, NULL), 0);
+    assert_int_equal(executor_local()->stop(&room->local, &room->job, NULL), 0);
+    wait_for_phase(room, JOB_GONE);
+    free(records);
+    free(mpirun);
+}
+
 // Many runs at once: what a tick asks costs little processor time, also while some have lost their job.sh and limits are looked at; and to
 // end them all costs one look at the machine at a time, not one for each.
 enum { MANY = 500, ORPHANED = 5 };
@@ -293,6 +314,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_foreign_process_untouched, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_spares_the_deaf, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stop_waits_for_ranks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

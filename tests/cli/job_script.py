@@ -160,12 +160,22 @@ def test_early_signal(run):
     check("ends by the file", (job.wait(20), record(run)["signal"]), (75, None))
     tools = run / "tools"
     tools.mkdir()
+    # A launcher that takes it passes it on: to ranks that have begun, which the records show, and to no others.
+    (tools / "srun").write_text("#!/bin/sh\ntrap 'exit 9' USR1\necho up\nuntil [ -e stop ]; do sleep 0.05; done\nsleep 1\nexit 75\n")
+    (tools / "srun").chmod(0o755)
+    for attempt, begun, code in ((2, False, 75), (3, True, 9)):
+        job = start(run, tools / "srun", env=in_slurm(), cwd=run)
+        wait_for(lambda: (run / f"attempt-{attempt}/stdout.log").exists() and (run / f"attempt-{attempt}/stdout.log").read_text())
+        if begun:
+            (run / f"attempt-{attempt}/records.jsonl").write_text("{}\n")
+        job.send_signal(signal.SIGUSR1)
+        check(f"srun, its ranks {'have' if begun else 'have not'} begun", job.wait(20), code)
     (tools / "scontrol").write_text(f"#!/bin/sh\ntouch '{run}/asked'\nsleep 2\necho n1\n")
     (tools / "scontrol").chmod(0o755)
     job = start(run, "touch", run / "ran", env=in_slurm(PATH=f"{tools}:{os.environ['PATH']}"))
     wait_for(lambda: (run / "asked").exists())
     job.send_signal(signal.SIGUSR1)
-    check("stopped before it began", (job.wait(20), (run / "ran").exists(), record(run, 2)["code"], (run / "stop").read_text()), (75, False, 75, "attempt-2\n"))
+    check("stopped before it began", (job.wait(20), (run / "ran").exists(), record(run, 4)["code"], (run / "stop").read_text()), (75, False, 75, "attempt-4\n"))
 
 
 def test_nodes(run):
@@ -196,6 +206,22 @@ MODULES = """module()
     unset_variable=$never_set
 }
 """
+
+
+def test_memory(run):
+    """What srun says of a rank that was killed for want of memory; nobody else's words, and not where nothing went wrong."""
+    told = "srun: error: n1: task 0: Out Of Memory"
+    cases = [(told, 1, {}, None), (told.replace("task 0", "tasks 0-1,3"), 137, {"SLURM_MEM_PER_NODE": "100"}, 100 << 20),
+             (told, 1, {"SLURM_MEM_PER_NODE": "1x"}, None)]
+    cases += [(told, 0, {}, False), (told, 75, {}, False), ("loss: Out Of Memory", 1, {}, False), ("he said: " + told, 1, {}, False)]
+    for n, (words, code, variables, limit) in enumerate(cases, 1):
+        start(run, "sh", "-c", 'echo "$0" >&2; exit "$1"', words, str(code), env=in_slurm(**variables)).wait()
+        path = run / f"attempt-{n}" / "memory.json"
+        expected = False if limit is False else {"v": 1, "witness": "srun", "limit": limit, "peak": None, "kills": 1}
+        check(f"{words}, exit {code}", path.exists() and json.loads(path.read_text()), expected)
+        check("exit record", record(run, n)["code"], code)
+    start(run, "sh", "-c", 'echo "$0" >&2; exit 1', told, env={k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}).wait()
+    check("without Slurm", (run / f"attempt-{len(cases) + 1}" / "memory.json").exists(), False)
 
 
 def test_modules(run):
@@ -286,7 +312,7 @@ def test_full_disk(run):
 
 def main():
     for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_submission, test_scheduler_signals, test_early_signal,
-                 test_nodes, test_modules, test_random_bytes, test_unwritable, test_full_disk):
+                 test_nodes, test_memory, test_modules, test_random_bytes, test_unwritable, test_full_disk):
         with tempfile.TemporaryDirectory(prefix="switchyard job ") as folder:
             test(pathlib.Path(folder))
             print(f"ok {test.__name__}")
