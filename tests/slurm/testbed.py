@@ -37,6 +37,16 @@ def without_cluster(accounting=False):
     return None
 
 
+def without_limits():
+    """Why a cluster here cannot keep jobs within their memory, or None."""
+    probe, as_root = "/sys/fs/cgroup/memory/switchyard-probe", [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if not os.path.isdir(os.path.dirname(probe)):
+        return "no memory control groups of version 1"
+    made = subprocess.run([*as_root, "mkdir", probe], capture_output=True, text=True)
+    subprocess.run([*as_root, "rmdir", probe], capture_output=True)
+    return made.stderr.strip() if made.returncode else None
+
+
 def skip_without_cluster(accounting=False):
     reason = without_cluster(accounting)
     if reason:
@@ -45,9 +55,9 @@ def skip_without_cluster(accounting=False):
 
 
 class Cluster:
-    def __init__(self, nodes=2, gpus=0, cpus=16, accounting=False, configuration="", directory=None):
+    def __init__(self, nodes=2, gpus=0, cpus=16, accounting=False, limits=False, configuration="", directory=None):
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="switchyard-slurm-"))
-        self.options = ["-n", str(nodes), "-g", str(gpus), "-c", str(cpus)] + (["-a"] if accounting else [])
+        self.options = ["-n", str(nodes), "-g", str(gpus), "-c", str(cpus)] + (["-a"] if accounting else []) + (["-l"] if limits else [])
         if configuration:
             extra = self.directory / "extra.conf"
             extra.write_text(configuration)
