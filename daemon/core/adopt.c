@@ -85,30 +85,66 @@ static char *key_of(const struct json *run)
     return key;
 }
 
+// What this daemon writes and reads is made of objects: anything else in their place is not a run's.
+static int check_shape(const struct json *run, const struct json *job, struct error *err)
+{
+    static const char *const members[] = {"spec", "plan", "provenance", "tokenize"};
+    static const char *const sections[] = {"data", "model", "training", "resources", "checkpoint", "environment", "slurm", "retry", "sweep"};
+    const struct json *spec = js_get(run, "spec");
+    if (js_kind(run) != JSON_KIND_OBJECT || (job && js_kind(job) != JSON_KIND_OBJECT))
+        return error_set(err, "%s is not a JSON object", job && js_kind(job) != JSON_KIND_OBJECT ? JOB_FILE : RUN_FILE);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (js_kind(js_get(run, members[i])) != JSON_KIND_NULL && js_kind(js_get(run, members[i])) != JSON_KIND_OBJECT)
+            return error_set(err, RUN_FILE ": `%s` is not an object", members[i]);
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (js_kind(js_get(spec, sections[i])) != JSON_KIND_NULL && js_kind(js_get(spec, sections[i])) != JSON_KIND_OBJECT)
+            return error_set(err, RUN_FILE ": `spec.%s` is not an object", sections[i]);
+    return 0;
+}
+
+static bool is_kind(const char *word)
+{
+    return strcmp(word, "train") == 0 || strcmp(word, "tokenize") == 0 || strcmp(word, "check") == 0;
+}
+
+// NULL where there is none.
+static struct json *object_of(const struct json *run, const char *member)
+{
+    const struct json *value = js_get(run, member);
+    return js_kind(value) == JSON_KIND_OBJECT ? js_copy(value) : NULL;
+}
+
 static int read_row(struct run_row *row, const char *directory, struct error *err)
 {
     struct json *run = read_file(directory, RUN_FILE, err), *job = read_file(directory, JOB_FILE, NULL);
     int status = -1;
-    if (!run)
+    if (!run || check_shape(run, job, err) != 0)
         goto out;
     if (take_text(row->project, sizeof row->project, run, "project", err) != 0 || take_text(row->name, sizeof row->name, run, "name", err) != 0 ||
         take_text(row->run_id, sizeof row->run_id, run, "run_id", err) != 0 || take_text(row->kind, sizeof row->kind, run, "kind", err) != 0)
         goto out;
-    if (strlen(row->run_id) != RUN_ID || row->run_id[strspn(row->run_id, "0123456789abcdef")] || row->name[strlen(row->name) - 1] == '-') {
+    if (strlen(row->run_id) != RUN_ID || row->run_id[strspn(row->run_id, "0123456789abcdef")] || row->name[0] == '-' ||
+        row->name[strlen(row->name) - 1] == '-') {
         error_set(err, RUN_FILE ": `run_id` or `name` is not one that a run has");
+        goto out;
+    }
+    if (!is_kind(row->kind) || (strcmp(row->kind, "tokenize") == 0) != (js_kind(js_get(run, "tokenize")) == JSON_KIND_OBJECT)) {
+        error_set(err, RUN_FILE ": its `kind` is '%.40s', and that is none, or lacks what it is made of", row->kind);
         goto out;
     }
     double created = clock_parse(js_string_of(js_get(run, "created"), ""));
     row->created = isfinite(created) ? created : clock_wall();
     row->directory = string_copy(directory);
     row->executor = string_copy(js_string_of(js_get(job, "executor"), js_count(js_get(job, "options")) ? "slurm" : "local"));
-    row->spec = js_get(run, "spec") ? js_keep(js_get(run, "spec")) : js_object();
-    row->plan = js_get(run, "plan") ? js_keep(js_get(run, "plan")) : NULL;
-    row->provenance = js_get(run, "provenance") ? js_copy(js_get(run, "provenance")) : js_object();
+    row->spec = object_of(run, "spec");
+    row->plan = object_of(run, "plan");
+    row->provenance = object_of(run, "provenance");
+    row->spec = row->spec ? row->spec : js_object();
+    row->provenance = row->provenance ? row->provenance : js_object();
     row->iterations = js_integer_of(js_get(js_get(row->spec, "training"), "iterations"), 0);
     if (js_get(job, "argv"))
         js_set(row->provenance, "argv", js_keep(js_get(job, "argv")));
-    if (js_get(run, "tokenize")) {
+    if (strcmp(row->kind, "tokenize") == 0) {
         js_set(row->spec, "tokenize", js_keep(js_get(run, "tokenize")));
         row->dataset_key = key_of(run);
     }

@@ -100,7 +100,7 @@ static struct json *spec_accepting(const struct json *spec, const struct json *a
         if (!is_listed(longer, word))
             js_append(longer, js_string(word));
     }
-    struct json *copy = js_copy(spec), *section = checkpoint ? js_copy(checkpoint) : js_object();
+    struct json *copy = js_copy(spec), *section = js_kind(checkpoint) == JSON_KIND_OBJECT ? js_copy(checkpoint) : js_object();
     js_set(section, "accept_changed", longer);
     js_set(copy, "checkpoint", section);
     return copy;
@@ -113,6 +113,8 @@ static int write_spec(const struct run_row *row, struct json *spec, struct error
     struct text bytes;
     text_init(&bytes, SPEC_TEXT_MAX);
     int status = run ? 0 : -1;
+    if (run && js_kind(run) != JSON_KIND_OBJECT)
+        status = error_set(err, "%s: not a JSON object", path);
     if (status == 0) {
         js_set(run, "spec", js_keep(spec));
         js_write_pretty(&bytes, run);

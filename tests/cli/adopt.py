@@ -32,6 +32,28 @@ def forget(home):
     assert home.json("ls")["runs"] == []
 
 
+def nonsense(home):
+    """What is no run is refused in words, and leaves no row behind that the daemon would stumble over."""
+    home.cli("submit", home.spec(), "--run", "dense", "--name", "model")
+    model = pathlib.Path(home.wait_for("model", ["succeeded"])["directory"])
+    run, job = (json.loads((model / name).read_text()) for name in ("run.json", "job.json"))
+    spec = run["spec"]
+    cases = [({"spec": [1]}, job, "`spec` is not an object"), ({"spec": "text"}, job, "`spec` is not an object"),
+             ({"plan": 5}, job, "`plan` is not an object"), ({"provenance": [1]}, job, "`provenance` is not an object"),
+             ({"spec": {**spec, "checkpoint": 5}}, job, "`spec.checkpoint` is not an object"), ({"kind": "dance"}, job, "'dance'"),
+             ({"kind": "tokenize"}, job, "lacks what it is made of"), ({"kind": "tokenize", "tokenize": 3}, job, "`tokenize` is not an object"),
+             ({"name": "-x"}, job, "not one that a run has"), ({}, [1], "job.json is not a JSON object"), (None, job, "run.json is not a JSON object")]
+    for number, (change, its_job, said) in enumerate(cases):
+        directory = home.root / "nonsense" / str(number)
+        shutil.copytree(model, directory)
+        described = [1] if change is None else {**run, "run_id": f"{number:032x}", "name": f"nonsense-{number}", **change}
+        (directory / "run.json").write_text(json.dumps(described))
+        (directory / "job.json").write_text(json.dumps(its_job))
+        refused = home.run("adopt", directory)
+        assert refused.returncode == 3 and said in refused.stderr, (change, refused.stderr)
+    assert not [row["name"] for row in home.json("ls")["runs"] if row["name"].startswith(("nonsense", "-"))], "a row was left"
+
+
 def adopted(home):
     home.cli("submit", home.spec(), "--run", "moe", "--name", "done", "--set", "checkpoint.interval=2")
     done = home.wait_for("done", ["succeeded"])
@@ -98,6 +120,10 @@ def accepted(home):
     assert "accept_changed" in refused["reason"], refused["reason"]
     wrong = home.run("retry", "alive", "--accept-changed", "shedule")
     assert wrong.returncode == 3 and "one of data, schedule, model" in wrong.stderr, wrong
+    path.write_text("[1]")
+    broken = home.run("retry", "alive", "--accept-changed", "schedule")
+    assert broken.returncode == 3 and "not a JSON object" in broken.stderr, broken
+    path.write_text(json.dumps(whole))
     step = refused["step"]
     home.cli("retry", "alive", "--accept-changed", "schedule")
     wait_step(home, "alive", step + 1)
@@ -109,6 +135,6 @@ def accepted(home):
 
 with Home() as home:
     home.serve()
-    for part in (adopted, failed, accepted):
+    for part in (adopted, failed, accepted, nonsense):
         part(home)
         print(f"ok  {part.__name__}", flush=True)
