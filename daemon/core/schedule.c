@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define HANDING_SAID 5.0 // seconds after which a submission that is not decided says why
+#define CANCELLED_BEFORE "cancelled before it was handed over"
 
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err)
 {
@@ -26,12 +27,11 @@ int job_load(struct daemon *daemon, const struct view *view, struct launch *laun
     return -1;
 }
 
-// A run that cannot go on for a reason of the world's.
-static void fail_run(struct daemon *daemon, const struct view *view, const char *reason)
+static void end_run(struct daemon *daemon, const struct view *view, enum run_state to, const char *reason)
 {
     struct error err = {0};
     pthread_mutex_lock(&daemon->lock);
-    if (core_change(daemon, view->id, RUN_FAILED, reason, "daemon", &err) != 0)
+    if (core_change(daemon, view->id, to, reason, "daemon", &err) != 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
     pthread_mutex_unlock(&daemon->lock);
 }
@@ -76,24 +76,24 @@ static int write_job_file(const struct view *view, struct json *job, int64_t att
     return status;
 }
 
-// It could not be handed over: the attempt is over before it began.
-static void fail_attempt(struct daemon *daemon, const struct view *view, const struct attempt_row *intent, const char *reason)
+// It was not handed over: the attempt is over before it began.
+static void end_intent(struct daemon *daemon, const struct view *view, const struct attempt_row *intent, enum run_state to, const char *reason)
 {
     struct attempt_row attempt = *intent;
     struct error err = {0};
-    attempt.state = (char *)(uintptr_t)run_state_name(RUN_FAILED);
+    attempt.state = (char *)(uintptr_t)run_state_name(to);
     attempt.ended = clock_wall();
     pthread_mutex_lock(&daemon->lock);
     if (state_put_attempt(daemon->state, &attempt, &err) != 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
     pthread_mutex_unlock(&daemon->lock);
-    fail_run(daemon, view, reason);
+    end_run(daemon, view, to, reason);
 }
 
 static void note_job(struct daemon *daemon, const struct view *view, const struct attempt_row *intent, const struct job *job)
 {
     struct attempt_row attempt = *intent;
-    attempt.job = (char *)(uintptr_t)job->id;
+    attempt.job = (char *)(uintptr_t)(job->id[0] ? job->id : "0"); // the executor will say which it is
     attempt.job_started = job->started;
     struct error err = {0};
     pthread_mutex_lock(&daemon->lock);
@@ -126,6 +126,27 @@ static bool is_handed_over(struct daemon *daemon, const struct view *view, const
     return !earlier;
 }
 
+// It was started, and may be over already: its exit record will tell.
+static bool is_claimed(const struct view *view, const struct attempt_row *attempt)
+{
+    char *directory = run_attempt_directory(view->directory, attempt->number);
+    bool claimed = file_exists(directory);
+    free(directory);
+    return claimed;
+}
+
+// What keeps a job that is not handed over at once: shown, but no event of the run's story.
+static void say_progress(struct daemon *daemon, const struct view *view, const char *words)
+{
+    struct error err = {0};
+    if (!words[0] || (view->reason && strcmp(view->reason, words) == 0))
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    if (state_set_reason(daemon->state, view->id, words, &err) != 0)
+        core_log("%s/%s: %s", view->project, view->name, err.text);
+    pthread_mutex_unlock(&daemon->lock);
+}
+
 // Looks for what was handed over already. True when there is nothing, and the job may be handed over now.
 static bool nothing_handed_over(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, struct job *job)
 {
@@ -133,20 +154,12 @@ static bool nothing_handed_over(struct daemon *daemon, const struct view *view, 
     struct error err = {0};
     if (executor->calls->find(executor->context, job, &err) != 0 || job->phase == JOB_UNKNOWN)
         return false; // looked at again in the next tick
-    char *claimed = run_attempt_directory(view->directory, attempt->number);
-    bool taken = file_exists(claimed); // it was started, and may be over already: its exit record will tell
-    free(claimed);
-    if (taken || is_handed_over(daemon, view, attempt, job)) {
-        if (!job->id[0])
-            strcpy(job->id, "0");
+    if (is_claimed(view, attempt) || is_handed_over(daemon, view, attempt, job)) {
         note_job(daemon, view, attempt, job);
         return false;
     }
     if (view->cancel_requested) {
-        pthread_mutex_lock(&daemon->lock);
-        if (core_change(daemon, view->id, RUN_CANCELLED, "cancelled before it was handed over", "daemon", &err) != 0)
-            core_log("%s/%s: %s", view->project, view->name, err.text);
-        pthread_mutex_unlock(&daemon->lock);
+        end_intent(daemon, view, attempt, RUN_CANCELLED, CANCELLED_BEFORE);
         return false;
     }
     return true;
@@ -156,15 +169,29 @@ static bool nothing_handed_over(struct daemon *daemon, const struct view *view, 
 static void say_way(struct daemon *daemon, const struct view *view, const struct job *job)
 {
     struct watch *watch = view->watch;
-    struct error err = {0};
     double now = clock_steady();
     watch->handing_since = !watch->handing ? 0 : watch->handing_since > 0 ? watch->handing_since : now;
-    if (!watch->handing || now - watch->handing_since < HANDING_SAID || !job->reason[0] || (view->reason && strcmp(view->reason, job->reason) == 0))
-        return;
-    pthread_mutex_lock(&daemon->lock);
-    if (state_set_reason(daemon->state, view->id, job->reason, &err) != 0)
+    if (watch->handing && now - watch->handing_since >= HANDING_SAID)
+        say_progress(daemon, view, job->reason);
+}
+
+// Cancelled while it is on its way: nothing more is asked for, and what has come of it, or may yet, is ended. What began all the same is
+// watched like any other job.
+static void give_up(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, struct job *job)
+{
+    struct error err = {0};
+    int left = view->executor->calls->kill(view->executor->context, job, &err);
+    if (left < 0)
         core_log("%s/%s: %s", view->project, view->name, err.text);
-    pthread_mutex_unlock(&daemon->lock);
+    bool claimed = is_claimed(view, attempt);
+    view->watch->handing = !claimed && left != 0;
+    view->watch->handing_since = 0;
+    if (claimed)
+        note_job(daemon, view, attempt, job);
+    else if (left == 0)
+        end_intent(daemon, view, attempt, RUN_CANCELLED, CANCELLED_BEFORE);
+    else
+        say_progress(daemon, view, "cancelled; what may have come of its submission is being ended");
 }
 
 // The second half of a start, and all that is left to do after a crash in between: a stored intent without a job. Called in each tick
@@ -175,12 +202,16 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     struct watch *watch = view->watch;
     struct error err = {0};
     struct job job = job_of(view);
+    if (watch->handing && view->cancel_requested) {
+        give_up(daemon, view, attempt, &job);
+        return;
+    }
     if (!watch->handing && !nothing_handed_over(daemon, view, attempt, &job))
         return;
     struct launch launch;
     struct json *description = NULL;
     if (job_load(daemon, view, &launch, &description, &err) != 0) {
-        fail_attempt(daemon, view, attempt, err.text);
+        end_intent(daemon, view, attempt, RUN_FAILED, err.text);
         return;
     }
     if (executor->calls == executor_local())
@@ -199,7 +230,7 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
         status = executor->calls->submit(executor->context, &job, &err);
     watch->handing = status == 0 && job.phase == JOB_UNKNOWN;
     if (status != 0)
-        fail_attempt(daemon, view, attempt, err.text);
+        end_intent(daemon, view, attempt, RUN_FAILED, err.text);
     else if (!watch->handing)
         note_job(daemon, view, attempt, &job);
     say_way(daemon, view, &job);
@@ -352,7 +383,7 @@ static void start_if_room(struct daemon *daemon, const struct view *view, struct
     struct json *job = NULL;
     struct error err = {0};
     if (job_load(daemon, view, &launch, &job, &err) != 0) {
-        fail_run(daemon, view, err.text);
+        end_run(daemon, view, RUN_FAILED, err.text);
         return;
     }
     enum place place = is_here(view) ? room_ask(&supply->room, launch.slots, launch.gpus) : PLACE_NOW;
@@ -385,7 +416,7 @@ static void start_if_ready(struct daemon *daemon, const struct view *view, struc
     if (ready == READY && !places_look(daemon, &supply->places, view, &place, reason, sizeof reason))
         ready = WAITS;
     if (ready == NEVER)
-        fail_run(daemon, view, reason);
+        end_run(daemon, view, RUN_FAILED, reason);
     else if (ready == WAITS)
         say_why(daemon, view, reason);
     else if (view->executor->queues && daemon->handovers >= HANDOVERS_MAX)
