@@ -80,7 +80,8 @@ def ends_what_came(home, place):
     (place / "squeue.away").rename(place / "squeue")
     check_ended = home.wait_for("silent", ["cancelled"], LIMIT)
     assert check_ended["reason"] == "cancelled before it was handed over", check_ended["reason"]
-    assert (place / "cancelled").read_text().split() == ["7"], "its job was left there"
+    words = (place / "cancelled").read_text().split() if (place / "cancelled").exists() else []
+    assert [word for word in words if word.isdigit()] == ["7"], f"its job was left there: {words}"
 
 
 def main():
