@@ -313,6 +313,31 @@ static void play_purged(struct scene *scene)
         EXPECT(scene->job.phase == JOB_GONE);
 }
 
+// The daemon is killed before it has noted the job's number, and squeue has forgotten the job when it is back.
+static void play_purged_unnoted(struct scene *scene)
+{
+    char out[200], id[64];
+    run_script(scene, "exit 5");
+    hand_over(scene);
+    memcpy(id, scene->job.id, sizeof id);
+    await(scene, JOB_ENDED, 60);
+    for (double began = clock_steady(); jobs_of(scene, "all") > 0; pause_ms(1000))
+        EXPECT(clock_steady() - began < 120);
+    bool accounts = command(out, sizeof out, "sacct -n -X -j %s -o state 2>&1", id) == 0;
+    restart(scene);
+    struct error err = {0};
+    struct job nobody;
+    for (double began = clock_steady(); scene->job.phase == JOB_UNKNOWN; pause_ms(50)) {
+        EXPECT(clock_steady() - began < 90);
+        executor_slurm()->poll(scene->slurm, &nobody, 0, &err);
+        EXPECT(call(scene, executor_slurm()->find, &err) == 0);
+    }
+    if (accounts)
+        EXPECT(scene->job.phase == JOB_ENDED && scene->job.end == END_FAILED && scene->job.code == 5 && strcmp(scene->job.id, id) == 0);
+    else
+        EXPECT(scene->job.phase == JOB_GONE);
+}
+
 static void play_strangers(struct scene *scene)
 {
     struct slurm *other = executor_new();
@@ -365,13 +390,22 @@ static void play_slow_controller(struct scene *scene)
     EXPECT(scene->job.end == END_COMPLETED && attempts(scene) == 1);
 }
 
+// Slurm saves what it knows of all jobs within five seconds after one was submitted, but not for its backfill's having started one: a controller
+// that was killed then takes a job that runs for one that waits, and starts it once more (to no purpose: its node refuses the second copy).
+static void let_slurm_save(struct scene *scene)
+{
+    char out[200];
+    EXPECT(command(out, sizeof out, "sbatch --parsable --hold --job-name=saved --output=/dev/null '%s' 2>&1 && scancel --name=saved", job_script) == 0);
+    for (double began = clock_steady(); clock_steady() - began < 8;)
+        poll_once(scene);
+}
+
 static void play_no_controller(struct scene *scene)
 {
     run_script(scene, "sleep 25; exit 6");
     hand_over(scene);
     await(scene, JOB_RUNNING, 60);
-    for (double began = clock_steady(); clock_steady() - began < 8;)
-        poll_once(scene); // Slurm saves what it knows every five seconds
+    let_slurm_save(scene);
     fault(scene, "ctld-kill", "");
     bool silent = false;
     for (double began = clock_steady(), down = 0; down < 14 || (!silent && down < 20); down = clock_steady() - began) { // a client gives up after nine seconds or more
@@ -429,6 +463,7 @@ static struct scene scenes[] = {
     {.name = "preempted", .play = play_preempted, .node = "--nodelist=n4"},
     {.name = "scavenged", .play = play_scavenged, .node = "--nodelist=n5"},
     {.name = "purged", .play = play_purged},
+    {.name = "purged-unnoted", .play = play_purged_unnoted},
     {.name = "strangers", .play = play_strangers},
     {.name = "slow-controller", .play = play_slow_controller, .alone = true},
     {.name = "no-controller", .play = play_no_controller, .alone = true},

@@ -25,6 +25,7 @@ BIN = pathlib.Path(os.environ.get("SWITCHYARD_BIN", HERE.parent.parent / "build"
 MARK = "--comment=switchyard:0123456789abcdef0123456789abcdef:1"
 FULL, PLAIN, ACCOUNTING = subprocess.run([BIN / "slurm_simulate", "formats"], capture_output=True, text=True, check=True).stdout.splitlines()
 LIST = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--user={os.geteuid()}"]
+DAY_BEFORE = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 86400))
 PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "srun")
 SCRIPT = """#!/bin/sh
 echo up
@@ -138,8 +139,8 @@ def normal(text, backend, separator=None):
             fields[0] = names.get(fields[0], fields[0])
             for form, word in ((r"\d{9,}", "TIME"), (r"\d+:\d\d", "USED"), (r"n\d+|n\[.*\]", "NODES")):
                 fields = [word if re.fullmatch(form, field) else field for field in fields]
-            if len(fields) == 9 and ":" in fields[2]:
-                fields[4] = "USED"  # sacct's, in seconds
+            if len(fields) == 10 and ":" in fields[2]:
+                fields[5] = "USED"  # sacct's, in seconds
                 fields[3] = "TIME" if fields[3] == "None" else fields[3]  # of a job that never began it says the one or the other
             line = "|".join(fields)
         if re.search("slurm_persist_conn_open|PersistInit", line):
@@ -163,6 +164,8 @@ def questions(backend):
     ask(backend, answers, "squeue, all fields", *LIST, FULL, separator="\x1f")
     ask(backend, answers, "squeue, few fields", *LIST, PLAIN, separator="\x1f")
     ask(backend, answers, "sacct", *account, separator="\x1f")
+    named = [word for word in account if not word.startswith("--jobs=")] + ["--name=failed,held,nosuch", f"--starttime={DAY_BEFORE}"]
+    ask(backend, answers, "sacct, by name", *named, separator="\x1f")
     ask(backend, answers, "squeue, unknown option", "squeue", "--nosuch")
     ask(backend, answers, "squeue, unknown field", *LIST, "--Format=nosuch:0")
     ask(backend, answers, "scancel, unknown option", "scancel", "--nosuch", "1")

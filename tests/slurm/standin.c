@@ -5,7 +5,7 @@
 // Each call draws a fault from the cluster's rates. The answer is made whole first, then the fault is done to it: a command that hangs may
 // have done its work, and one that fails may have, too.
 #include "schema/base/text.h"
-#include "tests/slurm/simulation.h"
+#include "tests/slurm/standin.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,24 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 16 << 20 };
-
-static const char unreachable[] = "Unable to contact slurm controller (connect failure)";
-static const char no_database[] = "sacct: error: Problem talking to the database: Connection refused";
-static const char timed_out[] = "Socket timed out on send/recv operation";
-
-struct answer {
-    struct simulation *simulation;
-    enum program program;
-    enum fault fault;
-    bool act; // what was asked for is done, now
-    struct text out, talk;
-    int code;
-};
-
-static int fail(struct answer *answer, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static int fail(struct answer *answer, int code, const char *format, ...)
+int fail(struct answer *answer, int code, const char *format, ...)
 {
     char line[1024];
     va_list args;
@@ -333,6 +316,11 @@ static void print_account_start(struct text *out, const struct simulation *simul
     (void)simulation;
     print_moment(out, job->started, "Unknown");
 }
+static void print_submit(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    (void)simulation;
+    print_moment(out, job->submitted, "Unknown");
+}
 static void print_elapsed(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
 {
     text_addf(out, "%lld", (long long)used(simulation, job));
@@ -350,7 +338,7 @@ static void print_account_comment(struct text *out, const struct simulation *sim
 }
 
 static const struct column sacct_columns[] = {{"JobIDRaw", print_id}, {"State", print_account_state}, {"ExitCode", print_account_exit},
-    {"Start", print_account_start}, {"ElapsedRaw", print_elapsed}, {"NodeList", print_account_nodes}, {"Comment", print_account_comment},
+    {"Start", print_account_start}, {"Submit", print_submit}, {"ElapsedRaw", print_elapsed}, {"NodeList", print_account_nodes}, {"Comment", print_account_comment},
     {"JobName", print_name}, {"WorkDir", print_directory}, {0}};
 
 static bool is_among(const char *list, int64_t id)
@@ -361,6 +349,15 @@ static bool is_among(const char *list, int64_t id)
             return true;
         at = *end == ',' ? end + 1 : "";
     }
+    return false;
+}
+
+static bool is_named(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, length) == 0 && (at[length] == 0 || at[length] == ','))
+            return true;
     return false;
 }
 
@@ -379,16 +376,27 @@ static void print_account(struct answer *answer, const char *format, const char 
     }
 }
 
+// In a window of time it shows what could have run in it: not what waits.
+static bool is_account_of(const struct simulated_job *job, const char *jobs, const char *names, bool window)
+{
+    return (!jobs || is_among(jobs, job->id)) && (!names || is_named(names, job->name)) && !(window && strcmp(job->state, "PENDING") == 0);
+}
+
 static void do_sacct(struct answer *answer, char **words)
 {
-    const char *jobs = "", *format = "JobIDRaw", *delimiter = "|", *value;
+    bool window = false;
+    const char *jobs = NULL, *names = NULL, *format = "JobIDRaw", *delimiter = "|", *value;
     for (size_t i = 1; words[i]; i++) {
         if ((value = option(words[i], "jobs")))
             jobs = value;
+        else if ((value = option(words[i], "name")))
+            names = value;
         else if ((value = option(words[i], "format")))
             format = value;
         else if ((value = option(words[i], "delimiter")))
             delimiter = value;
+        else if (option(words[i], "starttime"))
+            window = true;
         else if (!option(words[i], "noheader") && !option(words[i], "allocations") && !option(words[i], "duplicates") &&
                  !option(words[i], "parsable2")) {
             unknown_option(answer, words[i]);
@@ -406,7 +414,7 @@ static void do_sacct(struct answer *answer, char **words)
     }
     for (size_t i = 0; i < simulation->job_count && answer->code == 0; i++) {
         const struct simulated_job *job = &simulation->jobs[i];
-        if (job->accounted && job->appears <= simulation->now && is_among(jobs, job->id))
+        if (job->accounted && job->appears <= simulation->now && is_account_of(job, jobs, names, window))
             print_account(answer, format, delimiter, job);
     }
 }
@@ -467,80 +475,6 @@ static void do_srun(struct answer *answer, char **words)
         text_add(&answer->out, "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n");
     else
         fail(answer, 1, "srun: error: this stand-in starts nothing");
-}
-
-// ---- faults ----
-
-static enum fault draw_fault(struct simulation *simulation, enum program program)
-{
-    double at = (double)simulation_draw(simulation, 1000000) / 1e6;
-    for (int fault = FAULT_NONE + 1; fault < FAULTS; fault++) {
-        at -= simulation->rates[program][fault];
-        if (at < 0)
-            return (enum fault)fault;
-    }
-    return FAULT_NONE;
-}
-
-// What a command says that cannot reach the controller, in its own form.
-static void say_unreachable(struct answer *answer, const char *why)
-{
-    text_clear(&answer->out);
-    text_clear(&answer->talk);
-    switch (answer->program) {
-    case PROGRAM_SBATCH: fail(answer, 1, "sbatch: error: Batch job submission failed: %s", why); break;
-    case PROGRAM_SQUEUE: fail(answer, 1, "slurm_load_jobs error: %s", why); break;
-    case PROGRAM_SACCT: fail(answer, 1, "%s", no_database); break;
-    case PROGRAM_SCANCEL: fail(answer, 8, "scancel: error: Kill job error on job id 1: %s", why); break;
-    default: fail(answer, 1, "%s: error: %s", program_names[answer->program], why); break;
-    }
-}
-
-static void add_garbage(struct simulation *simulation, struct text *out)
-{
-    uint64_t count = simulation_draw(simulation, 200);
-    for (uint64_t i = 0; i < count; i++) {
-        char byte = (char)simulation_draw(simulation, simulation_chance(simulation, 0.5) ? 256 : 96);
-        text_add_bytes(out, &byte, 1);
-    }
-    text_add(out, "\n");
-}
-
-// Line by line: left out, or with garbage before it.
-static void spoil_lines(struct answer *answer)
-{
-    struct simulation *simulation = answer->simulation;
-    struct text whole = answer->out;
-    text_init(&answer->out, ANSWER_MAX);
-    for (const char *at = whole.at; *at;) {
-        size_t length = strcspn(at, "\n") + 1;
-        if (answer->fault == FAULT_GARBAGE && simulation_chance(simulation, 0.3))
-            add_garbage(simulation, &answer->out);
-        if (answer->fault == FAULT_GARBAGE || simulation_chance(simulation, 0.5))
-            text_add_bytes(&answer->out, at, length);
-        at += length;
-    }
-    if (answer->fault == FAULT_GARBAGE)
-        add_garbage(simulation, &answer->out);
-    text_release(&whole);
-}
-
-static void spoil(struct answer *answer)
-{
-    struct simulation *simulation = answer->simulation;
-    switch (answer->fault) {
-    case FAULT_EMPTY: text_clear(&answer->out); break;
-    case FAULT_PARTIAL:
-    case FAULT_GARBAGE: spoil_lines(answer); break;
-    case FAULT_TRUNCATED:
-        answer->out.length = simulation_draw(simulation, answer->out.length + 1);
-        answer->out.at[answer->out.length] = 0;
-        break;
-    case FAULT_ERROR: say_unreachable(answer, unreachable); break;
-    case FAULT_TIMEOUT: say_unreachable(answer, timed_out); break;
-    case FAULT_CODE: answer->code = answer->act ? 1 : 0; break;
-    default: break;
-    }
 }
 
 static void answer_call(struct answer *answer, char **words)

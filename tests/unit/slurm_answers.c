@@ -59,7 +59,7 @@ static void test_number_of_another(void **state)
     (void)state;
     hand_over("7");
     put("sacct.err", NULL);
-    put("sacct.out", "7\x1f" "COMPLETED\x1f" "0:0\x1f" "1796023116\x1f" "5\x1fn1\x1f\x1f" "somebody.else\x1f/else\n");
+    put("sacct.out", "7\x1f" "COMPLETED\x1f" "0:0\x1f" "1796023116\x1f" "1796023110\x1f" "5\x1fn1\x1f\x1f" "somebody.else\x1f/else\n");
     put("squeue.out", row("7", "RUNNING", "None", "switchyard:ffffffffffffffffffffffffffffffff:1"));
     until(JOB_GONE);
     assert_string_equal(job.reason, "Slurm does not know job 7 any more, nor does accounting");
@@ -92,8 +92,8 @@ static void test_accounting_knows(void **state)
     (void)state;
     hand_over("7");
     put("sacct.err", NULL);
-    put("sacct.out", "7\x1fPREEMPTED\x1f" "0:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n"
-                     "7\x1f" "FAILED\x1f" "4:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
+    put("sacct.out", "7\x1fPREEMPTED\x1f" "0:0\x1f" "1\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n"
+                     "7\x1f" "FAILED\x1f" "4:0\x1f" "1\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
     until(JOB_ENDED);
     assert_int_equal(job.end, END_FAILED);
     assert_int_equal(job.code, 4);
@@ -117,7 +117,7 @@ static void test_accounting_silent_or_wrong(void **state)
     // It calls a job running that Slurm has forgotten: believed for a while.
     new_executor();
     put("sacct.err", NULL);
-    put("sacct.out", "7\x1fRUNNING\x1f" "0:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
+    put("sacct.out", "7\x1fRUNNING\x1f" "0:0\x1f" "1\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
     strcpy(job.id, "7");
     until(JOB_GONE);
     assert_string_equal(job.reason, "Slurm does not know job 7 any more; accounting still calls it RUNNING");
@@ -128,7 +128,7 @@ static void test_who_cancelled(void **state)
     (void)state;
     hand_over("7");
     put("sacct.err", NULL);
-    put("sacct.out", "7\x1f" "CANCELLED by 4711\x1f" "0:0\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
+    put("sacct.out", "7\x1f" "CANCELLED by 4711\x1f" "0:0\x1f" "1\x1f" "1\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/x\n");
     put("squeue.out", row("7", "CANCELLED", "None", MARK ":1"));
     until(JOB_ENDED);
     assert_string_equal(job.reason, "cancelled by user 4711");

@@ -67,13 +67,14 @@ static void test_plain_and_accounting(void **state)
     assert_int_equal(rows.at[0].restarts, -1);
     assert_int_equal(rows.at[0].code, -1);
     rows_release(&rows);
-    rows = parsed(ROWS_ACCOUNTING, "1\x1fRUNNING\x1f" "0:0\x1f" "1796023116\x1f" "17\x1fn1\x1f\x1fj.sh\x1f/tmp/a\n"
-                                   "2\x1f" "FAILED\x1f" "3:0\x1f" "1796023116\x1f" "0\x1fn1\x1f\x1fj.sh\x1f/tmp/a\n"
-                                   "3\x1f" "CANCELLED by 1000\x1f" "0:15\x1fUnknown\x1f" "0\x1fNone assigned\x1f" MARK "\x1fj.sh\x1f\n"
-                                   "4\x1fOUT_OF_MEMORY\x1f" "0:125\x1fNone\x1f" "0\x1fn1\x1f\x1f\x1f\n");
+    rows = parsed(ROWS_ACCOUNTING, "1\x1fRUNNING\x1f" "0:0\x1f" "1796023116\x1f" "1796023110\x1f" "17\x1fn1\x1f\x1fj.sh\x1f/tmp/a\n"
+                                   "2\x1f" "FAILED\x1f" "3:0\x1f" "1796023116\x1f" "1796023110\x1f" "0\x1fn1\x1f\x1fj.sh\x1f/tmp/a\n"
+                                   "3\x1f" "CANCELLED by 1000\x1f" "0:15\x1fUnknown\x1f" "1796023110\x1f" "0\x1fNone assigned\x1f" MARK "\x1fj.sh\x1f\n"
+                                   "4\x1fOUT_OF_MEMORY\x1f" "0:125\x1fNone\x1fUnknown\x1f" "0\x1fn1\x1f\x1f\x1f\n");
     assert_int_equal(rows.malformed, 0);
     assert_int_equal(rows.count, 4);
     assert_true(rows.at[0].used == 17);
+    assert_true(rows.at[0].submitted == 1796023110 && rows.at[3].submitted == 0);
     assert_int_equal(rows.at[1].code, 3);
     assert_int_equal(rows.at[2].by, 1000);
     assert_int_equal(rows.at[2].signal, 15);

@@ -162,8 +162,7 @@ static void test_not_taken_back(void **state)
     assert_says("scancel.asked", "--name=");
     assert_submission("3 unsent\n");
     put("run/submission", "2\n");
-    slurm_free(slurm);
-    slurm = slurm_new(&(struct slurm_settings){.job_script = "/script", .interval = 0.02, .interval_max = 0.1, .deadline = 0.5});
+    new_executor();
     put("scancel.asked", NULL);
     for (int i = 0; i < 1000 && lines_of("scancel.asked") == 0; i++) {
         executor_slurm()->poll(slurm, NULL, 0, &err);
@@ -353,6 +352,75 @@ static void test_find(void **state)
     assert_non_null(strstr(job.reason, "does not hold the number of a submission"));
 }
 
+// One line of sacct, submitted so many seconds after the number was written down.
+static void put_account(const char *state, double after, const char *mark, const char *name)
+{
+    char line[800], path[400];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/submission", run);
+    assert_int_equal(stat(path, &status), 0);
+    snprintf(line, sizeof line, "9\x1f%s\x1f" "5:0\x1f" "Unknown\x1f%lld\x1f" "5\x1fn1\x1f%s\x1f%s\x1f%s\n", state, (long long)((double)status.st_mtime + after),
+        mark, name, run);
+    put("sacct.out", line);
+}
+
+// squeue has purged it: accounting knows its end, by the mark or, where it keeps no comments, by directory and time.
+static void test_find_in_accounting(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *state, *mark, *name;
+        double after;
+        enum job_phase phase;
+    } cases[] = {
+        {"FAILED", MARK ":2", "demo.moe-1", 0, JOB_ENDED},
+        {"FAILED", "", "demo.moe-1", 1, JOB_ENDED},
+        {"CANCELLED by 12", "", "demo.moe-1", -1, JOB_ENDED},
+        {"FAILED", MARK ":1", "demo.moe-1", 1, JOB_GONE},    // an earlier one
+        {"FAILED", "", "demo.moe-1", -10, JOB_GONE},         // …
+        {"RUNNING", "", "demo.moe-1", 1, JOB_GONE},          // squeue would list it
+        {"FAILED", "something else", "demo.moe-2", 1, JOB_GONE}, // another run's
+    };
+    put("run/submission", "2\n");
+    put("sacct.err", NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        new_executor();
+        put("sacct.asked", NULL);
+        put_account(cases[i].state, cases[i].after, cases[i].mark, cases[i].name);
+        find_until_decided();
+        if (job.phase != cases[i].phase)
+            fail_msg("case %zu: phase %d, '%s'", i, (int)job.phase, job.reason);
+        assert_says("sacct.asked", "--name=demo.moe-1 --starttime=");
+        if (job.phase == JOB_ENDED)
+            assert_string_equal(job.id, "9");
+    }
+    // It does not answer: so long as it may, nothing is decided, then the job is gone.
+    new_executor();
+    put("sacct.err", "sacct: error: Problem talking to the database: Connection refused\n");
+    double began = clock_steady();
+    find_until_decided();
+    assert_int_equal(job.phase, JOB_GONE);
+    assert_true(clock_steady() - began >= 0.5);
+}
+
+// … and it is asked too before a call that gave no clear answer is made once more.
+static void test_unclear_in_accounting(void **state)
+{
+    (void)state;
+    put("sbatch.out", "");
+    put("sbatch.err", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n");
+    put("sacct.err", NULL);
+    struct error err = {0};
+    put("run/submission", "1\n"); // only for its time
+    put_account("CANCELLED by 12", 0, MARK ":1", "demo.moe-1");
+    put("run/submission", NULL);
+    hand_over("9");
+    executor_slurm()->poll(slurm, &job, 1, &err);
+    assert_int_equal(job.phase, JOB_ENDED);
+    assert_int_equal(job.end, END_CANCELLED);
+    assert_int_equal(lines_of("sbatch.asked"), 1);
+}
+
 static void test_kill(void **state)
 {
     (void)state;
@@ -432,6 +500,8 @@ int main(void)
         CASE(test_limit_of_submissions_is_waited_for),
         CASE(test_order),
         CASE(test_find),
+        CASE(test_find_in_accounting),
+        CASE(test_unclear_in_accounting),
         CASE(test_kill),
         CASE(test_kill_while_sbatch_runs),
     };

@@ -1,4 +1,5 @@
-// sacct, for the jobs that squeue lists no longer.
+// sacct, for the jobs that squeue lists no longer: by their numbers, or, where those are not known, by their names. One question at a time; the
+// two kinds take turns.
 #include "daemon/exec/slurm/command.h"
 #include "daemon/exec/slurm/queue.h"
 #include "schema/base/clock.h"
@@ -8,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { ASKED_MAX = 200, ID_MAX = 32, ANSWER_MAX = 8 << 20 }; // jobs of one question, bytes of an id and of an answer
+enum { ASKED_MAX = 200, ID_MAX = 32, NAME_MAX_BYTES = 160, ANSWER_MAX = 8 << 20 }; // jobs of one question, bytes of an id, a name, an answer
 #define ABSENT_AGAIN 3600.0                                    // seconds until a cluster without accounts is asked again
 
 struct ids {
@@ -17,11 +19,18 @@ struct ids {
     size_t count;
 };
 
+struct names {
+    char at[ASKED_MAX][NAME_MAX_BYTES];
+    size_t count;
+    double since; // wall seconds: the earliest that is wanted
+};
+
 struct account {
     struct queue_settings settings;
     struct command *command;
     double next, backoff;
-    struct ids wanted, asked; // asked: of the command that runs, then of the answer
+    struct ids wanted, asked;   // asked: of the command that runs, then of the answer
+    struct names seek, sought; // … by name
     struct rows rows;
     bool answered;
     enum account_state state;
@@ -60,18 +69,60 @@ void account_want(struct account *account, const char *id)
         strcpy(wanted->at[wanted->count++], id);
 }
 
+static bool is_named(const struct names *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++)
+        if (strcmp(names->at[i], name) == 0)
+            return true;
+    return false;
+}
+
+// A comma would make two of it.
+void account_seek(struct account *account, const char *name, double since)
+{
+    struct names *seek = &account->seek;
+    if (seek->count == 0 || since < seek->since)
+        seek->since = since;
+    if (seek->count < ASKED_MAX && strlen(name) < NAME_MAX_BYTES && !strchr(name, ',') && !is_named(seek, name))
+        strcpy(seek->at[seek->count++], name);
+}
+
+static void name_jobs(struct account *account, struct text *jobs)
+{
+    text_add(jobs, "--jobs=");
+    for (size_t i = 0; i < account->wanted.count; i++)
+        text_addf(jobs, "%s%s", i ? "," : "", account->wanted.at[i]);
+    account->asked = account->wanted;
+    account->wanted.count = account->sought.count = 0;
+}
+
+static void name_names(struct account *account, struct text *names, char since[40])
+{
+    text_add(names, "--name=");
+    for (size_t i = 0; i < account->seek.count; i++)
+        text_addf(names, "%s%s", i ? "," : "", account->seek.at[i]);
+    struct tm parts;
+    time_t second = (time_t)account->seek.since;
+    strftime(since, 40, "--starttime=%Y-%m-%dT%H:%M:%S", localtime_r(&second, &parts));
+    account->sought = account->seek;
+    account->seek.count = account->asked.count = 0;
+}
+
 // Duplicates too: a job that was requeued has one line for each time that it ran, the newest last.
 static void ask(struct account *account)
 {
-    struct text ids;
-    text_init(&ids, ASKED_MAX * (ID_MAX + 1) + 16);
-    text_add(&ids, "--jobs=");
-    for (size_t i = 0; i < account->wanted.count; i++)
-        text_addf(&ids, "%s%s", i ? "," : "", account->wanted.at[i]);
-    account->asked = account->wanted;
-    account->wanted.count = 0;
-    const char *argv[] = {"sacct", "--allocations", "--duplicates", "--noheader", "--parsable2", "--delimiter=\x1f", ids.at,
-        rows_format(ROWS_ACCOUNTING), NULL};
+    struct text which;
+    char since[40];
+    text_init(&which, ASKED_MAX * (NAME_MAX_BYTES + 1) + 16);
+    const char *argv[] = {"sacct", "--allocations", "--duplicates", "--noheader", "--parsable2", "--delimiter=\x1f", rows_format(ROWS_ACCOUNTING), NULL,
+        NULL, NULL};
+    bool by_name = account->seek.count && (account->wanted.count == 0 || account->asked.count);
+    if (by_name)
+        name_names(account, &which, since);
+    else
+        name_jobs(account, &which);
+    argv[7] = which.at;
+    argv[8] = by_name ? since : NULL;
     const char **environment = command_environment();
     struct command_request request = {
         .argv = argv, .environment = environment, .deadline = account->settings.deadline, .output_max = ANSWER_MAX};
@@ -81,7 +132,7 @@ static void ask(struct account *account)
     if (!account->command)
         snprintf(account->fault, sizeof account->fault, "%.500s", err.text);
     free(environment);
-    text_release(&ids);
+    text_release(&which);
 }
 
 static void be_silent(struct account *account)
@@ -133,7 +184,7 @@ bool account_turn(struct account *account)
         account->command = NULL;
         news = account->answered;
     }
-    if (account->wanted.count && clock_steady() >= account->next && !news) {
+    if ((account->wanted.count || account->seek.count) && clock_steady() >= account->next && !news) {
         ask(account);
         if (!account->command)
             be_silent(account);
@@ -149,6 +200,11 @@ const struct rows *account_answer(const struct account *account)
 bool account_has_asked(const struct account *account, const char *id)
 {
     return account->answered && is_in(&account->asked, id);
+}
+
+bool account_has_sought(const struct account *account, const char *name)
+{
+    return account->answered && is_named(&account->sought, name);
 }
 
 enum account_state account_state(const struct account *account)

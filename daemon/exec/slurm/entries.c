@@ -132,7 +132,7 @@ static bool is_better(const struct row *row, const struct row *best)
     return strtoll(row->id, NULL, 10) > strtoll(best->id, NULL, 10);
 }
 
-static int64_t lowest_that_counts(const struct entry *entry)
+int64_t entry_lowest(const struct entry *entry)
 {
     return entry->serial - (entry->unsent ? 1 : 0);
 }
@@ -143,7 +143,7 @@ static bool row_counts(const struct entry *entry, const struct row *row)
 {
     if (entry->told > 0)
         return row->submission >= entry->told;
-    return !entry->serial_known || row->submission >= lowest_that_counts(entry) || strcmp(row->id, entry->id) == 0;
+    return !entry->serial_known || row->submission >= entry_lowest(entry) || strcmp(row->id, entry->id) == 0;
 }
 
 static void begin_entry(struct slurm *slurm, struct entry *entry)
@@ -153,7 +153,7 @@ static void begin_entry(struct slurm *slurm, struct entry *entry)
     entry->live = 0;
 }
 
-static void note_end(struct entry *entry, const struct row *row)
+void entry_note_end(struct entry *entry, const struct row *row)
 {
     long long by = entry->ended && strcmp(entry->end.id, row->id) == 0 ? entry->end.by : -1;
     entry->end = *row;
@@ -185,7 +185,7 @@ static void close_entry(struct entry *entry, double asked)
         entry->unsent = false;
     }
     if (!row_is_live(&entry->row)) {
-        note_end(entry, &entry->row);
+        entry_note_end(entry, &entry->row);
         return;
     }
     entry->ended = false;
@@ -223,7 +223,7 @@ void entries_take_rows(struct slurm *slurm)
         const struct row *row = &rows->at[i];
         struct entry *entry = entry_find(slurm, row->tag);
         bool ending = row->word && strcmp(row->word->word, "COMPLETING") == 0;
-        if (entry && row_is_live(row) && !ending && row->submission < lowest_that_counts(entry))
+        if (entry && row_is_live(row) && !ending && row->submission < entry_lowest(entry))
             cancel_job(slurm, entry, row, now);
     }
     forget_old(slurm);
@@ -256,7 +256,7 @@ static void take_account(struct slurm *slurm, struct entry *entry)
     if (entry->verdict != ACCOUNT_HAS_END)
         return;
     if (!entry->listed)
-        note_end(entry, row);
+        entry_note_end(entry, row);
     else if (entry->ended && row->word->end == END_CANCELLED && entry->end.word->end == END_CANCELLED)
         entry->end.by = row->by;
 }
@@ -264,4 +264,5 @@ static void take_account(struct slurm *slurm, struct entry *entry)
 void entries_take_accounts(struct slurm *slurm)
 {
     entries_each(slurm, take_account);
+    entries_each(slurm, seek_take);
 }

@@ -47,6 +47,8 @@ struct entry {
     // what sacct says
     enum account_verdict verdict;
     char account_state[64];
+    int64_t sought;                // the number whose job accounting has been asked for by name; 0: none
+    double seek_since, written;    // steady seconds since when it is asked for, 0: it is not; wall seconds when the number was written down
     // end
     double find_since, kill_since; // steady seconds from which on an answer counts; 0: not wanted
     bool killed;                   // by us, in this process's life
@@ -96,6 +98,10 @@ bool row_is_live(const struct row *row);         // not ended: an unknown state 
 bool entry_is_listed(const struct entry *entry);
 // A job of the number before one that was never sent is listed: the file must get its number again.
 bool entry_may_take_back(const struct entry *entry);
+// The lowest number of a job that counts.
+int64_t entry_lowest(const struct entry *entry);
+// How the job ended, by squeue or by accounting.
+void entry_note_end(struct entry *entry, const struct row *row);
 // The job is in Slurm's hands under this id.
 void entry_hand_over(struct entry *entry, const char *id, double when);
 
@@ -114,6 +120,11 @@ bool errand_is_refused(const struct entry *entry, const char **fault);
 const char *errand_words(const struct entry *entry); // how far it is
 bool errand_is_sending(const struct entry *entry);   // sbatch runs: whether there is a job will be known when it has ended
 void errand_end(struct slurm *slurm, struct entry *entry);
+
+// ---- seek.c ----
+// True while accounting has yet to say whether it knows the job that counts. squeue does not list it.
+bool seek_waits(struct slurm *slurm, struct entry *entry);
+void seek_take(struct slurm *slurm, struct entry *entry); // a new answer of sacct
 
 // ---- cancel.c ----
 // now: the same for all jobs of one look, so that each of an entry's is cancelled, and none too often.

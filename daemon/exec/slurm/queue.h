@@ -54,11 +54,14 @@ void account_free(struct account *account);
 
 // This job (a number) is to be asked for. Many are asked for at once; what is asked for twice is asked for once.
 void account_want(struct account *account, const char *id);
+// Jobs of this name that were submitted at this time (wall seconds) or later are to be looked for: what is known of one whose number is not.
+void account_seek(struct account *account, const char *name, double since);
 // True if a new answer has come.
 bool account_turn(struct account *account);
 // The last answer, and whether it was asked for this job (only then its absence from the rows means something).
 const struct rows *account_answer(const struct account *account);
 bool account_has_asked(const struct account *account, const char *id);
+bool account_has_sought(const struct account *account, const char *name);
 enum account_state account_state(const struct account *account);
 double account_silent_since(const struct account *account); // wall seconds; 0: it is not silent
 const char *account_fault(const struct account *account);    // why it does not answer; empty

@@ -13,7 +13,7 @@ enum { SEPARATOR = 0x1f, FIELDS_MAX = 12 };
 
 // Fields in the order of all forms; a form's own order is in its table below. The free ones come last, so that what is in them cannot move
 // the others.
-enum field { ID, STATE, EXIT, RESTARTS, START, USED, NODES, REASON, COMMENT, NAME, DIRECTORY };
+enum field { ID, STATE, EXIT, RESTARTS, START, SUBMIT, USED, NODES, REASON, COMMENT, NAME, DIRECTORY };
 
 struct form {
     const char *format;
@@ -28,8 +28,8 @@ static const struct form forms[] = {
         11, {ID, STATE, EXIT, RESTARTS, START, USED, NODES, REASON, COMMENT, NAME, DIRECTORY}},
     [ROWS_PLAIN] = {"--format=%A" S "%T" S "%S" S "%M" S "%N" S "%r" S "%k" S "%j" S "%Z", 9,
         {ID, STATE, START, USED, NODES, REASON, COMMENT, NAME, DIRECTORY}},
-    [ROWS_ACCOUNTING] = {"--format=JobIDRaw,State,ExitCode,Start,ElapsedRaw,NodeList,Comment,JobName,WorkDir", 9,
-        {ID, STATE, EXIT, START, USED, NODES, COMMENT, NAME, DIRECTORY}},
+    [ROWS_ACCOUNTING] = {"--format=JobIDRaw,State,ExitCode,Start,Submit,ElapsedRaw,NodeList,Comment,JobName,WorkDir", 10,
+        {ID, STATE, EXIT, START, SUBMIT, USED, NODES, COMMENT, NAME, DIRECTORY}},
 };
 
 const char *rows_format(enum rows_form form)
@@ -114,12 +114,12 @@ static bool read_exit(struct row *row, const char *text)
 }
 
 // Seconds since 1970, as asked for; "N/A", "Unknown" and "None" are no time.
-static bool read_start(struct row *row, const char *text)
+static bool read_moment(double *moment, const char *text)
 {
     int64_t seconds = 0;
     if (!read_count(text, &seconds) && strcmp(text, "N/A") != 0 && strcmp(text, "Unknown") != 0 && strcmp(text, "None") != 0 && text[0])
         return false;
-    row->starts = (double)seconds;
+    *moment = (double)seconds;
     return true;
 }
 
@@ -180,7 +180,8 @@ static bool read_field(struct row *row, enum field field, const char *text)
     case STATE: return read_state(row, text);
     case EXIT: return read_exit(row, text);
     case RESTARTS: return read_count(text, &row->restarts);
-    case START: return read_start(row, text);
+    case START: return read_moment(&row->starts, text);
+    case SUBMIT: return read_moment(&row->submitted, text);
     case USED: return read_used(row, text);
     case NODES: read_words(row->nodes, sizeof row->nodes, text); return true;
     case REASON: read_words(row->reason, sizeof row->reason, text); return true;

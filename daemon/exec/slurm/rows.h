@@ -31,6 +31,7 @@ struct row {
     char name[160];                // job's name; cut
     char reason[256];              // raw; empty: none
     char nodes[256];               // cut
+    double submitted;              // wall seconds; of sacct's rows, 0: not said
     double starts;                 // wall seconds: when it started, or is expected to; 0: not said
     double used;                   // seconds that it has run; NAN: not said
     int64_t restarts;              // -1: not said

@@ -143,7 +143,10 @@ static int find(struct slurm *slurm, struct job *job)
         entry_hand_over(entry, entry->row.id, entry->seen);
         tell_handed(slurm, entry, job);
     } else if (entry->seen >= entry->find_since && (entry->listed || entry->lacking >= LACKING_MIN) && entry->live == 0) {
-        job->phase = JOB_GONE;
+        if (seek_waits(slurm, entry))
+            snprintf(job->reason, sizeof job->reason, "Slurm does not list it; accounting is asked whether it knows it");
+        else
+            job->phase = JOB_GONE;
     } else {
         queue_want(slurm->queue, entry->seen >= entry->find_since ? clock_steady() : entry->find_since, true);
     }

@@ -1,14 +1,14 @@
 // Handing a job over, exactly once. An errand for each run that is being submitted, in steps, none of which waits:
 //
-//   LOOK   an earlier call may have made a job (the file `submission` is there, from before a crash): squeue is asked. A job under the file's
-//          number is the run's job, whatever has become of it.
+//   LOOK   an earlier call may have made a job (the file `submission` is there, from before a crash): squeue is asked, then accounting. A job
+//          under the file's number is the run's job, whatever has become of it.
 //   RAISE  the file gets the next number, as one that has not been sent ("8 unsent"): what an earlier call may yet bring about starts nothing.
 //   FENCE  squeue is asked once more. A job of the number before is taken back: the file gets its number again, and it is the run's job.
 //          What is older is cancelled, and its end is waited for. What squeue does not list but beats on disk is waited for too: an answer
 //          may lack a job, and a controller may have forgotten one that runs.
 //   SEND   the file says that the number is sent ("8"), then sbatch is called.
 //   CHECK  sbatch did not say that there is a job, or did not say it clearly: squeue is asked, until some time has passed in which the job
-//          may yet appear and be the run's. If there is none, a refusal is a refusal, and anything else goes back to RAISE.
+//          may yet appear and be the run's, and accounting. If there is none, a refusal is a refusal, and anything else goes back to RAISE.
 //
 // A run's first call has nothing to look for, nor has one after a kill that found everything gone: they begin at RAISE or SEND.
 //
@@ -395,7 +395,7 @@ static void check(struct slurm *slurm, struct entry *entry)
         double pause = slurm->settings.interval * (1 << (errand->tries < 10 ? errand->tries : 10));
         errand->tries++;
         errand->not_before = now + fmin(pause, slurm->settings.interval_max);
-    } else if (now >= errand->not_before) {
+    } else if (now >= errand->not_before && !seek_waits(slurm, entry)) {
         errand->not_before = 0;
         go(errand, RAISE);
     } else {
@@ -409,7 +409,7 @@ static void look(struct slurm *slurm, struct entry *entry)
         take_listed(slurm, entry);
     else if (entry->lacking < LACKING_MIN && !entry->listed)
         entry->errand->since = clock_steady();
-    else
+    else if (!seek_waits(slurm, entry))
         go(entry->errand, RAISE);
 }
 

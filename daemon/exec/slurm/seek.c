@@ -1,0 +1,78 @@
+// A job that squeue does not list, and whose number is not known: sbatch's answer was lost, with the daemon perhaps, and meanwhile Slurm has
+// purged the job, or it was away until then. Accounting is asked by the job's name before a successor is made. What it says to have ended
+// is taken for the run's job, and its end is told; what it still calls alive squeue would list, so nothing follows from it.
+//
+// Which of the run's jobs it is, the mark says, where accounting keeps comments; else the run directory and the time: the number was written
+// down in the file `submission` just before sbatch was called.
+#include "daemon/exec/slurm/inside.h"
+#include "schema/base/clock.h"
+#include "schema/base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define WINDOW 86400.0 // seconds before the file was written that sacct looks through: clocks differ, days have 23 hours
+#define SLACK 2.0      // seconds by which the clocks of Slurm and of the file's disk may differ
+
+// When the number that counts was written down, wall seconds; 0: it cannot be said.
+static double written(const struct entry *entry)
+{
+    char *path = path_join(entry->directory, SUBMISSION_FILE);
+    struct stat status;
+    double when = stat(path, &status) == 0 ? (double)status.st_mtim.tv_sec + (double)status.st_mtim.tv_nsec * 1e-9 : 0;
+    free(path);
+    return when;
+}
+
+bool seek_waits(struct slurm *slurm, struct entry *entry)
+{
+    double now = clock_steady();
+    enum account_state state = account_state(slurm->account);
+    if (state == ACCOUNT_ABSENT || !entry->name || entry->sought == entry_lowest(entry))
+        return false;
+    if (entry->seek_since == 0) {
+        entry->seek_since = now;
+        entry->written = written(entry);
+    }
+    if (entry->written == 0 || now - entry->seek_since >= slurm->settings.patience) {
+        entry->sought = entry_lowest(entry);
+        entry->seek_since = 0;
+        return false;
+    }
+    account_seek(slurm->account, entry->name, entry->written - WINDOW);
+    return true;
+}
+
+static bool is_sought(const struct entry *entry, const struct row *row)
+{
+    if (strcmp(row->name, entry->name) != 0 || row_is_live(row))
+        return false;
+    if (row->tag[0])
+        return strcmp(row->tag, entry->tag) == 0 && row->submission == entry_lowest(entry);
+    bool here = row->directory && strcmp(row->directory, entry->directory) == 0;
+    return here && !entry->unsent && row->submitted >= entry->written - SLACK;
+}
+
+void seek_take(struct slurm *slurm, struct entry *entry)
+{
+    const struct rows *rows = account_answer(slurm->account);
+    const struct row *found = NULL;
+    if (entry->seek_since == 0 || !account_has_sought(slurm->account, entry->name))
+        return;
+    entry->seek_since = 0;
+    entry->sought = entry_lowest(entry);
+    for (size_t i = 0; i < rows->count; i++)
+        if (is_sought(entry, &rows->at[i]) && (!found || rows->at[i].submitted >= found->submitted))
+            found = &rows->at[i];
+    if (!found || entry->listed)
+        return;
+    if (entry->unsent)
+        submission_take_back(entry);
+    if (entry->unsent)
+        return; // the disk is full, say: it is made anew
+    entry_hand_over(entry, found->id, clock_steady());
+    entry_note_end(entry, found);
+    if (entry->errand)
+        errand_end(slurm, entry);
+}
