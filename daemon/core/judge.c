@@ -353,11 +353,15 @@ static void judge_gone(struct judgement *judgement, const struct witnesses *w)
             "called lost after %.0f s of silence", (long long)w->attempt, SILENCE_LOST);
 }
 
-// The executor says nothing (that counts). Its silence ends no run.
+// The executor says nothing (that counts): its silence ends no run, and neither does a state that we do not know, which is shown as it came.
 static void judge_deaf(struct judgement *judgement, const struct witnesses *w)
 {
     bool beating = w->heartbeat_age < SILENCE_LOST;
-    if (w->started && (beating || w->stale) && w->state < RUN_RUNNING)
+    if (w->strange && !w->stale && w->started && beating)
+        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running; %s", (long long)w->attempt, words_of(w, "its scheduler's state is not known"));
+    else if (w->strange && !w->stale && !w->started)
+        decide(judgement, w->state, "scheduler", "%s", words_of(w, "its scheduler's state is not known"));
+    else if (w->started && (beating || w->stale) && w->state < RUN_RUNNING)
         decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld has begun", (long long)w->attempt);
     else if (!w->stale && w->started && w->state == RUN_RUNNING && w->unseen_for >= DEAF_SAID)
         decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld was running when it was last heard of, %s", (long long)w->attempt,

@@ -48,6 +48,7 @@ struct witnesses {
     int64_t job_code;         // of JOB_ENDED: the script's exit code; -1: none
     int job_signal;           // of JOB_ENDED; 0: none
     const char *phase_reason; // in words; may be NULL
+    bool strange;             // of JOB_UNKNOWN: the scheduler calls its state something that we do not know, as phase_reason says
     const char *nodes;        // where it runs or ran; may be NULL or empty
     double gone_for;          // seconds since the executor first said that it is gone, or has ended (0: it did not)
     double unseen_for;        // seconds since any witness last showed a sign of life, in this daemon's watch

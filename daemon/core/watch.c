@@ -154,6 +154,7 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
         .job_code = job->code,
         .job_signal = job->signal,
         .phase_reason = job->reason,
+        .strange = job->strange,
         .nodes = job->nodes,
         .started = file_exists(attempt_path),
         .cancel_requested = view->cancel_requested,

@@ -55,6 +55,7 @@ static void tell_live(const struct entry *entry, struct job *job)
 {
     const struct row *row = &entry->row;
     if (!row->word) {
+        job->strange = true;
         snprintf(job->reason, sizeof job->reason, "Slurm calls its state '%s', which this build does not know", row->state);
         return;
     }
@@ -152,6 +153,7 @@ void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job)
 {
     const struct queue_health *health = queue_health(slurm->queue);
     job->phase = JOB_UNKNOWN;
+    job->strange = false;
     job->reason[0] = job->nodes[0] = 0;
     job->ran = NAN;
     job->starts = 0;

@@ -154,7 +154,6 @@ static const struct reason_word waiting[] = {
 
 // By how they begin: what follows are names of nodes, or of limits.
 static const struct reason_word waiting_beginnings[] = {
-    {"Nodes required for job are DOWN", "nodes that it needs are down, drained or reserved"},
     {"ReqNodeNotAvail", "a node that it needs is not available"},
     {"NodeNotAvail", "a node that it needs is not available"},
     {"UnavailableNodes", "a node that it needs is not available"},
@@ -163,6 +162,12 @@ static const struct reason_word waiting_beginnings[] = {
     {"MaxCpuPerAccount", "a limit of its account is reached"},
     {"MaxBB", "a limit of the burst buffer is reached"},
     {"MCS", "another security label holds the nodes"},
+    {0},
+};
+
+// Slurm's own words are a sentence that says no more than ours.
+static const struct reason_word waiting_sentences[] = {
+    {"Nodes required for job are DOWN", "nodes that it needs are down, drained, or reserved for jobs of higher priority"},
     {0},
 };
 
@@ -212,10 +217,12 @@ void reason_waiting(char *out, size_t size, const char *raw)
     out[0] = 0;
     if (says_nothing(raw))
         return;
-    const char *words = look_up(waiting, raw, false);
+    const char *sentence = look_up(waiting_sentences, raw, true), *words = look_up(waiting, raw, false);
     if (!words)
         words = look_up(waiting_beginnings, raw, true);
-    if (words)
+    if (sentence)
+        snprintf(out, size, "%s", sentence);
+    else if (words)
         snprintf(out, size, "%s (%s)", words, raw);
     else
         snprintf(out, size, "%s", raw);
