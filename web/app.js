@@ -28,6 +28,7 @@ function route() {
   const [path, query = ""] = location.hash.slice(1).split("?");
   if (page) page.close();
   page = pageOf(path, new URLSearchParams(query));
+  showFault();
   document.title = `${page.title} · Switchyard`;
   for (const link of document.querySelectorAll("#nav a")) {
     const here = link.getAttribute("href") === `#${path === "" || path === "/" ? "/runs" : path}`;
@@ -51,9 +52,9 @@ function showFault() {
   const fault = store.fault, silence = store.health ? schedulerSilence(store.health.scheduler) : "", broken = store.health && store.health.config && store.health.config.fault;
   const kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : silence ? "scheduler" : broken ? "config" : null;
   const key = kind === "other" ? fault.message : kind === "scheduler" ? silence : kind === "config" ? broken : kind;
+  banner.hidden = !kind || (kind === "scheduler" && location.hash.startsWith("#/queue")); // that page says it itself, and more
   if (key === shown) return;
   shown = key;
-  banner.hidden = !kind;
   banner.className = `banner banner-${kind}`;
   if (kind === "token") replace(banner, tokenForm());
   else if (kind === "lost") replace(banner, "The connection to the daemon is lost. What you see may be old; trying again…");

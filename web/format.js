@@ -73,6 +73,12 @@ export function clock(value) {
   return date ? date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : none;
 }
 
+// The same, of today without its date.
+export function brief(value) {
+  const date = moment(value);
+  return date && date.toDateString() === new Date().toDateString() ? date.toLocaleTimeString() : clock(value);
+}
+
 export const percent = value => Number.isFinite(value) ? `${signed(value * 100, 3)} %` : none;
 export const commit = run => run.commit ? `${String(run.commit).slice(0, 8)}${run.dirty ? " + changes" : ""}` : none;
 export const kindOf = run => run.kind !== "train" ? run.kind : run.experts > 0 ? `MoE ${run.experts}` : "dense";

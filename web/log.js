@@ -51,7 +51,7 @@ export class LogTail {
     let some = false;
     const run = this.runNow();
     try {
-      if (run && run.attempt === 0) throw new ApiError(404, "not started yet");
+      if (run && run.attempt <= 1 && ["created", "queued", "submitted", "pending"].includes(run.state)) throw new ApiError(404, "not started yet");
       const piece = await log(this.name, { stream: this.stream, offset: this.offset });
       if (generation !== this.generation) return;
       this.offset = piece.next;

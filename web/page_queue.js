@@ -8,32 +8,39 @@ import { schedulerSilence, store } from "./store.js";
 
 const rowsShown = 200, waiting = new Set(["created", "queued", "submitted", "pending"]), working = new Set(["running", "finishing"]);
 
-const link = name => h("a", { href: `#/run/${name}` }, name);
+const link = (name, text = name) => h("a", { href: `#/run/${name}` }, text);
 
 // Until a moment that is to come: "in 3 min".
 function ahead(value) {
   const date = moment(value);
-  if (!date) return "–";
   const seconds = (date - Date.now()) / 1000;
   if (seconds < 45) return "any moment";
   if (seconds < 3600) return `in ${Math.max(1, Math.round(seconds / 60))} min`;
   return seconds < 86400 ? `in ${Math.round(seconds / 3600)} h` : clock(value);
 }
 
-function names(list) {
+// Up to three runs as links; those of the same project by their own name alone.
+function names(list, project) {
   const shown = list.slice(0, 3), more = list.length - shown.length;
-  return shown.length ? [shown.map((name, i) => [i ? ", " : "", link(name)]), more ? ` and ${more} more` : ""] : "–";
+  return [shown.map((name, i) => [i ? ", " : "", link(name, name.startsWith(`${project}/`) ? name.slice(project.length + 1) : name)]), more ? ` and ${more} more` : ""];
+}
+
+// A run that waits for others names them all, as links; one that has another reason too says that first.
+function why(run) {
+  const reason = run.pending_reason || run.reason || "", whom = run.waits_for || [];
+  if (!whom.length) return reason || "–";
+  return !reason || reason === `waits for ${whom[0]}` ? ["waits for ", names(whom, run.project)] : [reason, h("span", { class: "quiet" }, "waits for ", names(whom, run.project))];
 }
 
 function waitingRow(run, position, followers) {
-  const cell = (label, style, ...content) => h("td", { class: style, "data-label": label }, content);
+  const cell = (label, style, ...content) => h("td", { class: content[0] === "–" ? `${style} nothing` : style, "data-label": label }, content);
   return h("tr", {}, cell("Position", "number position", String(position)),
     cell("Run", "run", h("span", { class: "run-name" }, h("a", { href: `#/run/${nameOf(run)}` }, run.name), h("span", { class: `tag tag-${run.kind !== "train" ? "stage" : run.experts > 0 ? "moe" : "dense"}` }, kindOf(run))),
       h("span", { class: "quiet" }, run.project), sweptLabels(run)),
     cell("State", "state-cell", stateBadge(run.state), h("span", { class: "quiet" }, run.executor || "local")),
-    cell("Why it waits", "why", run.pending_reason || run.reason || "–"), cell("Waits for", "whom", names(run.waits_for || [])),
-    cell("Holds up", "whom", followers.length ? names(followers) : "–"),
-    cell("Expected start", "when", h("span", { title: clock(run.expected_start) }, ahead(run.expected_start))),
+    cell("Why it waits", "why", why(run)),
+    cell("Holds up", "whom", followers.length ? names(followers, run.project) : "–"),
+    cell("Expected start", "when", moment(run.expected_start) ? h("span", { title: clock(run.expected_start) }, ahead(run.expected_start)) : "–"),
     cell("Submitted", "when quiet", h("span", { title: clock(run.created) }, ago(run.created))));
 }
 
@@ -74,7 +81,7 @@ export function open(root) {
       return waitingRow(run, positions.get(executor), followers.get(nameOf(run)) || []);
     });
     const table = h("table", { class: "runs queue" }, h("caption", { class: "hidden" }, "Waiting runs, in their order"),
-      h("thead", {}, h("tr", {}, [["#", "number"], ["Run", "run"], ["State", ""], ["Why it waits", ""], ["Waits for", ""], ["Holds up", ""], ["Expected start", ""],
+      h("thead", {}, h("tr", {}, [["#", "number"], ["Run", "run"], ["State", ""], ["Why it waits", ""], ["Holds up", ""], ["Expected start", ""],
         ["Submitted", ""]].map(([label, style]) => h("th", { class: style, scope: "col" }, label)))), h("tbody", {}, rows));
     replace(place, queue.length ? section("Waiting", table, queue.length > rowsShown ? h("p", { class: "quiet" }, `and ${queue.length - rowsShown} more behind them`) : null) : null,
       running.length ? section("Running", h("ul", { class: "working" }, running.slice(0, rowsShown).map(run => h("li", {}, stateBadge(run.state), link(nameOf(run)),

@@ -1,6 +1,6 @@
 // One run: what it is made of, what was foretold and measured, what happened, and what it prints.
 import { h, replace, setText } from "./dom.js";
-import { bytes, clock, compact, duration, kindOf, metricLabel, moment, number, stateLabel } from "./format.js";
+import { brief, bytes, clock, compact, duration, kindOf, metricLabel, moment, number, stateLabel } from "./format.js";
 import { get, hasEnded, post, runPath } from "./api.js";
 import { Board } from "./curves.js";
 import { quantity } from "./facts.js";
@@ -31,18 +31,33 @@ function planTable(show) {
   return table([{ label: "" }, { label: "Predicted", number: true }, { label: "Measured", number: true }], rows.map(row => row.map(cell => cell || "–")));
 }
 
-function eventsList(show) {
-  return h("ol", { class: "events" }, [...show.events].reverse().map(event => h("li", {},
-    h("time", { title: clock(event.time) }, (moment(event.time) || new Date(0)).toLocaleTimeString()),
-    event.to ? stateBadge(event.to) : h("span", { class: "tag" }, String(event.kind || "").replaceAll("_", " ")),
-    h("span", {}, event.reason || event.text || ""), h("span", { class: "quiet" }, event.witness ? `seen by ${event.witness}` : ""))));
+const eventsShown = 30; // a long run has hundreds, most of them checkpoints
+
+const eventItem = event => h("li", {},
+  h("time", { title: clock(event.time) }, (moment(event.time) || new Date(0)).toLocaleTimeString()),
+  event.to ? stateBadge(event.to) : h("span", { class: "tag" }, String(event.kind || "").replaceAll("_", " ")),
+  h("span", {}, event.reason || event.text || ""), h("span", { class: "quiet" }, event.witness ? `seen by ${event.witness}` : ""));
+
+// The newest, and the older ones on demand. older: whether they are wanted, kept while the page is drawn anew.
+function eventsList(show, older) {
+  const events = [...show.events].reverse(), rest = events.slice(eventsShown), place = h("div");
+  const open = () => { older.wanted = true; replace(place, h("ol", { class: "events" }, rest.map(eventItem))); };
+  if (rest.length && older.wanted) open();
+  else if (rest.length) replace(place, h("button", { type: "button", class: "link-button", on: { click: open } }, `Show ${rest.length} older events`));
+  return [h("ol", { class: "events" }, events.slice(0, eventsShown).map(eventItem)), place];
 }
 
 function attemptsTable(show) {
   if (!show.attempts.length) return h("p", { class: "quiet" }, "Not started yet.");
-  return table([{ label: "Attempt" }, { label: "State" }, { label: "Job" }, { label: "Started" }, { label: "Ended" }, { label: "Exit code" }],
-    show.attempts.map(attempt => [String(attempt.number), stateBadge(attempt.state || "?"), String(attempt.job_id ?? "–"), clock(attempt.started), clock(attempt.ended),
+  return table([{ label: "Attempt" }, { label: "State" }, { label: "Job" }, { label: "Submitted" }, { label: "Ended" }, { label: "Exit code" }],
+    show.attempts.map(attempt => [String(attempt.number), stateBadge(attempt.state || "?"), String(attempt.job_id ?? "–"), brief(attempt.started), brief(attempt.ended),
       attempt.signal ? `signal ${attempt.signal}` : String(attempt.code ?? "–")]));
+}
+
+// "Slurm, job 7": where it runs, and by which number its scheduler knows it.
+function place(show) {
+  const job = (show.attempts.at(-1) || {}).job_id;
+  return show.executor === "slurm" ? `Slurm${job ? `, job ${job}` : ""}` : show.executor === "local" ? null : show.executor;
 }
 
 function provenance(show) {
@@ -69,6 +84,7 @@ function action(label, question, perform) {
 
 export function open(root, query, name) {
   let closed = false, seen = "";
+  const older = { wanted: false };
   const path = runPath(name);
   const state = stateBadge("created"), bar = progressBar(), steps = h("span", { class: "quiet" }), reason = h("p", { class: "notice", hidden: true });
   const kind = h("span", { class: "tag" });
@@ -99,14 +115,15 @@ export function open(root, query, name) {
   }
 
   function showDetails(show) {
-    replace(about, definition([["Directory", h("code", {}, show.directory)], ["Run id", h("code", {}, show.run_id)], ["Submitted", clock(show.created)],
+    replace(about, definition([["Directory", h("code", {}, show.directory)], ["Run id", h("code", {}, show.run_id)], ["Executor", place(show)], ["Submitted", clock(show.created)],
+      ["Expected start", clock(show.expected_start)],
       ["Started", clock(show.started)], ["Ended", clock(show.ended)], ["Sweep", show.sweep ? [show.sweep_of, " ", sweptLabels(show)] : null], ["Needs", (show.needs || []).map(need => `${need.run} (${stateLabel(need.state)})`).join(", ")]]));
     const last = Object.entries(show.last || {}).filter(([metric]) => !metric.includes("/"));
     const plan = planTable(show);
     replace(details, h("div", { class: "columns" },
       plan ? section("Plan against measurement", plan) : null,
       last.length ? section("Last values", table([{ label: "Metric" }, { label: "Value", number: true }], last.map(([metric, value]) => [metricLabel(metric), number(value, 5)]))) : null),
-      section("Events", eventsList(show)), section("Attempts", attemptsTable(show)), section("Provenance", provenance(show)));
+      section("Events", eventsList(show, older)), section("Attempts", attemptsTable(show)), section("Provenance", provenance(show)));
   }
 
   async function update() {

@@ -1,6 +1,6 @@
 // What all pages share: the list of runs, kept fresh by the event stream and by looking again while something runs; and each run's curves.
 import { events, get, hasEnded, metrics, nameOf } from "./api.js";
-import { moment } from "./format.js";
+import { brief, moment } from "./format.js";
 
 const lookAlive = 1500, lookIdle = 15000; // milliseconds between looks at the list
 const listeners = new Set();
@@ -58,7 +58,7 @@ export const findRun = name => store.runs.find(run => nameOf(run) === name);
 export function schedulerSilence(scheduler) {
   if (!scheduler || scheduler.answers) return "";
   const since = moment(scheduler.silent_since), name = scheduler.name === "slurm" ? "Slurm" : scheduler.name;
-  return since ? `${name} has not answered since ${since.toLocaleTimeString()}` : `${name} has not answered yet`;
+  return since ? `${name} has not answered since ${brief(scheduler.silent_since)}` : `${name} has not answered yet`;
 }
 
 // ---- curves ----

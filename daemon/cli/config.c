@@ -5,6 +5,7 @@
 #include "daemon/exec/slurm/probe.h"
 #include "schema/base/file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +140,9 @@ static void print_partitions(const struct json *partitions)
             if (js_kind(js_value(j)) == JSON_KIND_NULL)
                 continue;
             bool bytes = strcmp(js_key(j), "memory_per_node") == 0, seconds = strcmp(js_key(j), "time_limit") == 0;
-            printf("%s%s: %.0f%s", between, js_key(j), js_real_of(js_value(j), 0), bytes ? "B" : seconds ? "s" : "");
+            double value = js_real_of(js_value(j), 0);
+            bool mebibytes = bytes && fmod(value, 1 << 20) == 0;
+            printf("%s%s: %.0f%s", between, js_key(j), mebibytes ? value / (1 << 20) : value, mebibytes ? "MiB" : bytes ? "B" : seconds ? "s" : "");
             between = ", ";
         }
         printf("}\n");

@@ -2,6 +2,7 @@
 #include "daemon/cli/format.h"
 #include "schema/shape/cost.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,12 @@ struct json *cost_json(const struct cost *cost)
     return json;
 }
 
+// To a hundredth where there are few of them.
+static const char *hours(char out[FORMAT_MAX], double seconds)
+{
+    return format_value(out, seconds < 100 * 3600.0 ? round(seconds / 36) / 100 : round(seconds / 3600));
+}
+
 char *cost_sentence(const struct cost *cost)
 {
     char flop[FORMAT_MAX], tokens[FORMAT_MAX], gpu[FORMAT_MAX], core[FORMAT_MAX];
@@ -55,9 +62,9 @@ char *cost_sentence(const struct cost *cost)
     text_addf(&text, "%zu run%s, %s FLOP, %s tokens", cost->runs, cost->runs == 1 ? "" : "s", format_short(flop, cost->flop),
         format_value(tokens, cost->tokens));
     if (cost->gpu_seconds > 0)
-        text_addf(&text, ", at most %s GPU-hours", format_value(gpu, cost->gpu_seconds / 3600));
+        text_addf(&text, ", at most %s GPU-hours", hours(gpu, cost->gpu_seconds));
     if (cost->core_seconds > 0)
-        text_addf(&text, ", at most %s core-hours", format_value(core, cost->core_seconds / 3600));
+        text_addf(&text, ", at most %s core-hours", hours(core, cost->core_seconds));
     if (cost->unlimited)
         text_addf(&text, "; hours not known for %zu of them (no `resources.time_limit`)", cost->unlimited);
     return text_take(&text);

@@ -90,7 +90,7 @@ void plan_show_sweeps(const struct json *sweeps)
         for (void *at = js_first(keys); at; at = js_next(keys, at))
             show_values(js_key(at), js_value(at));
         if (canary)
-            printf("  %-28s the first %lld: the others begin when %s succeeded\n", "canary", canary, canary == 1 ? "it has" : "they have");
+            printf("  %-28s %lld go%s first: the others begin when %s succeeded\n", "canary", canary, canary == 1 ? "es" : "", canary == 1 ? "it has" : "they have");
         if (js_integer_of(js_get(sweep, "concurrency"), 0))
             printf("  %-28s at most %lld trials of this file\n", "at once", (long long)js_integer_of(js_get(sweep, "concurrency"), 0));
     }

@@ -91,19 +91,25 @@ static void print_section(const char *title, const struct json *tree)
     print_tree("", tree, 0);
 }
 
+enum { EVENTS_PRINTED = 50 }; // a long run has hundreds, most of them checkpoints
+
 static void print_events(const struct json *events)
 {
     struct table table;
-    table_init(&table, "llll");
-    for (size_t i = 0; i < js_count(events); i++) {
+    size_t first = js_count(events) > EVENTS_PRINTED ? js_count(events) - EVENTS_PRINTED : 0;
+    if (first)
+        printf("  (%zu earlier ones: `show --json` has them)\n", first);
+    table_init(&table, "lll"); // the words last: however long they are, nothing stands behind them
+    for (size_t i = first; i < js_count(events); i++) {
         const struct json *event = js_at(events, i);
         const char *to = js_string_of(js_get(event, "to"), js_string_of(js_get(event, "kind"), "?"));
-        char *witness = string_format("(%s)", js_string_of(js_get(event, "witness"), "?"));
+        const char *reason = js_string_of(js_get(event, "reason"), js_string_of(js_get(event, "text"), ""));
+        char *words = string_format("%s%s(%s)", reason, *reason ? " " : "", js_string_of(js_get(event, "witness"), "?"));
         char when[FORMAT_MAX];
         format_time(when, js_real_of(js_get(event, "time"), 0));
-        const char *cells[] = {when, to, js_string_of(js_get(event, "reason"), js_string_of(js_get(event, "text"), "")), witness};
+        const char *cells[] = {when, to, words};
         table_row(&table, cells);
-        free(witness);
+        free(words);
     }
     table_print(&table, stdout, 2);
     table_release(&table);

@@ -1,8 +1,11 @@
 #include "daemon/cli/table.h"
 #include "daemon/cli/format.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 void table_init(struct table *table, const char *align)
 {
@@ -30,20 +33,78 @@ static size_t width_of(const char *text)
     return width;
 }
 
-void table_print(const struct table *table, FILE *out, int indent)
+size_t table_terminal(FILE *out)
 {
-    size_t widest[TABLE_COLUMNS_MAX] = {0};
+    struct winsize size;
+    return isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : SIZE_MAX;
+}
+
+static bool is_shown(const struct table *table, size_t column)
+{
+    return !table->hidden[column] && !(table->below && table->align[column] == 'w');
+}
+
+static void widths_of(const struct table *table, size_t widest[TABLE_COLUMNS_MAX])
+{
+    memset(widest, 0, TABLE_COLUMNS_MAX * sizeof *widest);
     for (size_t i = 0; i < table->count; i++) {
         size_t width = width_of(table->cells[i]), column = i % table->columns;
         widest[column] = width > widest[column] ? width : widest[column];
     }
-    for (size_t i = 0; i < table->count; i++) {
-        size_t column = i % table->columns;
-        int padding = (int)(widest[column] - width_of(table->cells[i]));
-        bool right = table->align[column] == 'r', last = column + 1 == table->columns;
-        fprintf(out, "%*s%*s%s%*s", column ? 2 : indent, "", right ? padding : 0, "", table->cells[i], right || last ? 0 : padding, "");
-        if (last)
-            fputc('\n', out);
+}
+
+size_t table_width(const struct table *table)
+{
+    size_t widest[TABLE_COLUMNS_MAX], width = 0;
+    widths_of(table, widest);
+    for (size_t column = 0; column < table->columns; column++)
+        if (is_shown(table, column))
+            width += (width ? 2 : 0) + widest[column];
+    return width;
+}
+
+void table_fit(struct table *table, size_t width, const size_t *order, size_t count)
+{
+    if (table_width(table) > width)
+        table->below = width;
+    for (size_t i = 0; i < count && table_width(table) > width; i++)
+        table->hidden[order[i]] = true;
+}
+
+// Words below their row, cut where the terminal ends: not in the middle of a character.
+static void print_below(const struct table *table, FILE *out, const char *words)
+{
+    size_t length = 0, room = table->below > 8 ? table->below - 4 : 4;
+    if (strcmp(words, "-") == 0)
+        return;
+    bool fits = width_of(words) <= room;
+    for (size_t width = 0; words[length]; length++) {
+        width += ((unsigned char)words[length] & 0xC0) != 0x80;
+        if (!fits && width >= room)
+            break;
+    }
+    fprintf(out, "    %.*s%s\n", (int)length, words, fits ? "" : "…");
+}
+
+void table_print(const struct table *table, FILE *out, int indent)
+{
+    size_t widest[TABLE_COLUMNS_MAX];
+    widths_of(table, widest);
+    for (size_t row = 0; row < table->count / table->columns; row++) {
+        char *const *cells = table->cells + row * table->columns;
+        int before = indent, owed = 0; // blanks before the next cell; those of the last one, which are not printed at a line's end
+        for (size_t column = 0; column < table->columns; column++) {
+            if (!is_shown(table, column))
+                continue;
+            int padding = (int)(widest[column] - width_of(cells[column]));
+            bool right = table->align[column] == 'r';
+            fprintf(out, "%*s%s", before + owed + (right ? padding : 0), "", cells[column]);
+            owed = right ? 0 : padding;
+            before = 2;
+        }
+        fputc('\n', out);
+        if (table->below && row > 0 && table->align[table->columns - 1] == 'w')
+            print_below(table, out, cells[table->columns - 1]);
     }
 }
 

@@ -87,41 +87,84 @@ static bool any_waits(const struct json *runs)
     return false;
 }
 
+static const char *const runs_heading[] = {"STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT"};
+enum { RUNS_HEADING = sizeof runs_heading / sizeof *runs_heading };
+
+static void add_run(struct table *table, const struct json *run, const struct json *keys, bool projects, bool waits)
+{
+    char loss[FORMAT_MAX], validation[FORMAT_MAX], rate[FORMAT_MAX], eta[FORMAT_MAX];
+    char *name = projects ? view_run_name(run) : string_copy(js_string_of(js_get(run, "name"), "?")), *wait = wait_of(run);
+    char *state = view_state(run), *step = step_of(run), *commit = commit_of(run);
+    const char *cells[RUNS_HEADING] = {state, step, number(loss, run, "loss", format_short),
+        number(validation, run, "validation_loss", format_short), number(rate, run, "tokens_per_second", format_rate),
+        number(eta, run, "eta_seconds", format_seconds), commit};
+    table_cell(table, name);
+    add_swept(table, keys, run);
+    for (size_t i = 0; i < RUNS_HEADING; i++)
+        table_cell(table, cells[i]);
+    if (waits)
+        table_cell(table, wait);
+    free(wait);
+    free(name);
+    free(state);
+    free(step);
+    free(commit);
+}
+
+// projects: before each name.
+static void fill_runs(struct table *table, const struct json *runs, const struct json *keys, bool projects, bool waits)
+{
+    table_cell(table, "RUN");
+    add_swept(table, keys, NULL);
+    for (size_t i = 0; i < RUNS_HEADING; i++)
+        table_cell(table, runs_heading[i]);
+    if (waits)
+        table_cell(table, "WAITS");
+    for (size_t i = 0; i < js_count(runs); i++)
+        add_run(table, js_at(runs, i), keys, projects, waits);
+}
+
+// The project of them all; NULL: they have several.
+static const char *one_project(const struct json *runs)
+{
+    const char *project = js_string_of(js_get(js_at(runs, 0), "project"), "?");
+    for (size_t i = 1; i < js_count(runs); i++)
+        if (strcmp(js_string_of(js_get(js_at(runs, i), "project"), "?"), project) != 0)
+            return NULL;
+    return project;
+}
+
+// What a narrow terminal does without, the least telling first: a trial's values are in its name too.
+static void fit_runs(struct table *table, size_t keys, size_t width)
+{
+    size_t order[SWEPT_SHOWN + RUNS_HEADING], count = 0, first = 1 + keys;
+    static const size_t less[] = {6, 5, 3, 4}; // COMMIT, ETA, VALIDATION, TOKENS/S
+    for (size_t i = 0; i < sizeof less / sizeof *less; i++)
+        order[count++] = first + less[i];
+    for (size_t i = keys; i > 0; i--)
+        order[count++] = i;
+    order[count++] = first + 1; // STEP
+    order[count++] = first + 2; // LOSS
+    table_fit(table, width, order, count);
+}
+
 void view_runs(FILE *out, const struct json *runs)
 {
-    static const char *const heading[] = {"STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT"};
-    enum { HEADING = sizeof heading / sizeof *heading };
     bool waits = any_waits(runs);
     struct json *keys = swept_keys(runs);
+    size_t width = table_terminal(out);
     struct table table;
-    char *align = string_format("l%.*s%s%s", (int)js_count(keys), "rrrrrrrr", "lrrrrrl", waits ? "l" : "");
+    char *align = string_format("l%.*s%s%s", (int)js_count(keys), "rrrrrrrr", "lrrrrrl", waits ? "w" : "");
     table_init(&table, align);
-    table_cell(&table, "RUN");
-    add_swept(&table, keys, NULL);
-    for (size_t i = 0; i < HEADING; i++)
-        table_cell(&table, heading[i]);
-    if (waits)
-        table_cell(&table, "WAITS");
-    for (size_t i = 0; i < js_count(runs); i++) {
-        const struct json *run = js_at(runs, i);
-        char loss[FORMAT_MAX], validation[FORMAT_MAX], rate[FORMAT_MAX], eta[FORMAT_MAX];
-        char *name = view_run_name(run), *state = view_state(run), *step = step_of(run), *commit = commit_of(run);
-        const char *cells[HEADING] = {state, step, number(loss, run, "loss", format_short),
-            number(validation, run, "validation_loss", format_short), number(rate, run, "tokens_per_second", format_rate),
-            number(eta, run, "eta_seconds", format_seconds), commit};
-        table_cell(&table, name);
-        add_swept(&table, keys, run);
-        for (size_t j = 0; j < HEADING; j++)
-            table_cell(&table, cells[j]);
-        char *wait = wait_of(run);
-        if (waits)
-            table_cell(&table, wait);
-        free(wait);
-        free(name);
-        free(state);
-        free(step);
-        free(commit);
+    fill_runs(&table, runs, keys, true, waits);
+    const char *project = table_width(&table) > width ? one_project(runs) : NULL;
+    if (project) {
+        table_release(&table);
+        table_init(&table, align);
+        fill_runs(&table, runs, keys, false, waits);
+        fprintf(out, "project %s\n", project);
     }
+    fit_runs(&table, js_count(keys), width);
     table_print(&table, out, 0);
     table_release(&table);
     free(align);

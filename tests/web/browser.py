@@ -39,7 +39,7 @@ runs:
 """
 
 PAIR = "first-look/dense-1,first-look/moe-1"
-PAGES = {"runs": "/runs", "queue": "/queue", "charts": f"/charts?runs={PAIR}", "compare": "/compare?a=first-look/dense-1&b=first-look/moe-1", "run": "/run/first-look/moe-1"}
+PAGES = {"runs": "/runs", "groups": "/runs", "queue": "/queue", "charts": f"/charts?runs={PAIR}", "compare": "/compare?a=first-look/dense-1&b=first-look/moe-1", "run": "/run/first-look/moe-1"}
 
 
 class Window:
@@ -277,11 +277,11 @@ def queue(browser, home):
         page = one.open("/queue")
         page.wait_for_selector("table.queue tr:has-text('moe-top_k3-seed2-1')")
         assert "4 waiting · 1 running" in page.inner_text(".page-head"), page.inner_text(".page-head")
-        assert page.inner_text("tr:has-text('moe-top_k3-seed2-1') .why") == f"waits for {canary}"
+        why = lambda row: page.inner_text(f"tr:has(td.run a:text-is('{row}')) .why")
+        assert why("moe-top_k3-seed2-1") == f"waits for {canary.split('/')[1]}", why("moe-top_k3-seed2-1")
         rows = page.locator("table.queue tbody tr").all()
         assert [row.locator("td").first.inner_text() for row in rows] == ["1", "2", "3", "4"]
-        last = rows[3].locator("td.whom").first.inner_text()
-        assert last.startswith(canary) and "and 1 more" in last, last
+        assert why("last-1").startswith(f"waits for {canary.split('/')[1]}, ") and "and 1 more" in why("last-1"), why("last-1")
         assert "top k 3" in page.inner_text("tr:has-text('moe-top_k3-seed2-1') .swept") and "4 wait for it" in page.inner_text(".working")
         page.click(f"a:has-text('{canary}') >> nth=0")
         page.wait_for_selector("dd .swept:has-text('seed 1')")
@@ -299,6 +299,34 @@ def queue(browser, home):
         page.wait_for_selector(".banner-scheduler:has-text('Slurm has not answered since')")
         page.click(".banner a")
         page.wait_for_selector(".notice:has-text('<b>Unable to contact slurm controller</b>')")
+        assert "2026" in page.inner_text(".notice"), "a silence of another day has its date"
+        assert not page.locator(".banner").is_visible(), "said once"
+        page.click("#nav >> text=Runs")
+        page.locator(".banner-scheduler").wait_for()
+    answers = {**health["scheduler"], "answers": True, "silent_since": None, "answered": time.time(), "accounting": "works", "faults": []}
+    waiting = {"state": "pending", "executor": "slurm", "pending_reason": "waits for resources (Resources)", "reason": "waits for resources (Resources)", "waits_for": [],
+               "expected_start": time.time() + 7300, "attempt": 1}
+    def on_slurm(route):
+        answer = route.fetch().json()
+        for run in answer.get("runs", [answer]):
+            if run["name"] == "last-1":
+                run.update(waiting, **({"attempts": [{"number": 1, "state": "pending", "job_id": "4711", "started": time.time(), "ended": 0}]} if "attempts" in run else {}))
+        route.fulfill(json=answer)
+    with window(browser, home, width=390, height=844) as one:  # also: no complaint of a log that is not there yet
+        one.page.route("**/api/v1/health", lambda route: route.fulfill(json={**health, "scheduler": answers}))
+        one.page.route(re.compile("/api/v1/runs(/swept/last-1)?$"), on_slurm)
+        page = one.open("/queue")
+        row = page.locator("tr:has(td.run a:text-is('last-1'))")
+        row.locator(".why:text-is('waits for resources (Resources)')").wait_for()
+        assert "in 2 h" in row.inner_text(), row.inner_text()
+        assert row.locator("td.nothing").count() == 1 and not row.locator("td.nothing").is_visible(), "a phone shows no empty cells"
+        quiet = page.evaluate("getComputedStyle(document.querySelector('.notice')).color === getComputedStyle(document.querySelector('.page-head .quiet')).color")
+        assert quiet and "Slurm answered just now; accounting works." in page.inner_text(".notice"), "an answer is no alarm"
+        page.goto(f"{home.url}/#/run/swept/last-1")
+        page.wait_for_selector(".notice:text-is('waits for resources (Resources)')")
+        about = page.inner_text("dl")
+        assert "Slurm, job 4711" in about and "Expected start" in about, about
+        page.wait_for_timeout(1500)
 
 
 def end_queue(_, home):
@@ -322,7 +350,9 @@ def pictures(browser, home):
                 assert page.evaluate(CONTRAST) == [], page.evaluate(CONTRAST)
                 for name, route in PAGES.items():
                     page.goto(f"{home.url}/#{route}")
-                    if name not in ("runs", "queue"):
+                    if name == "groups":
+                        page.select_option("select[aria-label='Group by a swept key']", label="By top k")
+                    elif name not in ("runs", "queue"):
                         page.wait_for_selector(".chart canvas")
                     bottom = page.evaluate("document.documentElement.scrollHeight")
                     for y in range(0, bottom, 500):  # charts are drawn when they come into view
