@@ -368,23 +368,38 @@ int64_t memory_of_process(pid_t pid)
     return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
 
-int64_t memory_kills(void)
+// The first line "oom_kill N" of the file; -1: there is none.
+static int64_t kills_in(const char *path)
 {
-    char path[512] = "/sys/fs/cgroup/memory.events", line[512];
-    FILE *own = fopen("/proc/self/cgroup", "re");
-    while (own && fgets(line, sizeof line, own))
-        if (strncmp(line, "0::", 3) == 0)
-            snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/memory.events", (int)strcspn(line + 3, "\n"), line + 3);
-    if (own)
-        fclose(own);
-    FILE *counters = fopen(path, "re");
-    if (!counters)
-        counters = fopen("/proc/vmstat", "re");
+    char line[512];
     long long kills = -1;
-    while (counters && fgets(line, sizeof line, counters))
-        if (sscanf(line, "oom_kill %lld", &kills) == 1)
-            break;
+    FILE *counters = fopen(path, "re");
+    while (counters && kills < 0 && fgets(line, sizeof line, counters))
+        if (sscanf(line, "oom_kill %lld", &kills) != 1)
+            kills = -1;
     if (counters)
         fclose(counters);
+    return kills;
+}
+
+// What counts is this process's own control group, of either version: who is killed in another one (a container beside this, a scheduler's
+// job with a limit) is no business of ours. Only where there is no such counter, the machine's.
+int64_t memory_kills(void)
+{
+    char paths[4][600] = {"/sys/fs/cgroup/memory.events", "", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat"}, line[512];
+    FILE *own = fopen("/proc/self/cgroup", "re");
+    while (own && fgets(line, sizeof line, own)) {
+        const char *first = strstr(line, ":memory:");
+        int length = (int)strcspn(line, "\n");
+        if (strncmp(line, "0::", 3) == 0)
+            snprintf(paths[0], sizeof paths[0], "/sys/fs/cgroup%.*s/memory.events", length - 3, line + 3);
+        else if (first)
+            snprintf(paths[1], sizeof paths[1], "/sys/fs/cgroup/memory%.*s/memory.oom_control", length - (int)(first + 8 - line), first + 8);
+    }
+    if (own)
+        fclose(own);
+    int64_t kills = -1;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths && kills < 0; i++)
+        kills = paths[i][0] ? kills_in(paths[i]) : -1;
     return kills;
 }
