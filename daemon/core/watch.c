@@ -59,10 +59,11 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
         watch->attempt = w->attempt;
         watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->ran = watch->directory_seen = 0;
         watch->killed = false;
+        watch->furthest = watch->idle_before = 0;
         watch->before = watch->pulse;
         watch->pulse = (struct pulse){0};
         watch->seen = now;
-        if (w->queues)
+        if (w->attempt > 1)
             attempts_progress(daemon, view, w->attempt, &watch->furthest, &watch->idle_before);
     }
     if (w->exit_present && watch->exit_seen_since == 0)
@@ -103,9 +104,9 @@ static double last_beat(const struct view *view, int64_t attempt)
 static void look_before(const struct view *view, struct witnesses *w, const char *beat_path, double now)
 {
     struct watch *watch = view->watch;
-    int64_t before = w->queues && !w->started ? run_last_attempt(view->directory) : 0;
+    int64_t before = w->queues && !w->started && w->attempt > 1 ? run_last_attempt(view->directory) : 0;
     w->before_alive = before > 0 && before < w->attempt && pulse_age(&watch->before, last_beat(view, before), clock_wall(), now) < SILENCE_LOST;
-    if (w->started && w->queues)
+    if (w->started && (w->exit_present || w->phase != JOB_RUNNING))
         w->idle = heartbeat_step(beat_path) > watch->furthest ? 0 : watch->idle_before + 1;
     w->unbegun = watch->unbegun;
 }

@@ -21,7 +21,7 @@ shift
 slurm=${SLURM_JOB_ID:-}
 
 # A job that is not the run's any more (its submission was given up, and another one made) does nothing. A lower number than ours is an old
-# look at a file on a shared disk: it is waited for.
+# look at a file on a shared disk, and "8 unsent" is not decided yet: it is waited for.
 submission_now()
 {
     current=$(cat "$run/submission" 2>/dev/null)

@@ -110,7 +110,7 @@ SAVES = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.
 
 
 def test_submission(run):
-    """Only the run's last submission starts anything; a lower number in the file is an old look at it, and waited for."""
+    """Only the run's last submission starts anything; a lower number in the file is an old look at it, and waited for, as is one not sent."""
     for number, expected in (("4", False), ("3", True), ("40", False)):
         (run / "submission").write_text(number)
         job = start(run, "touch", run / "ran", env={**os.environ, "SWITCHYARD_SUBMISSION": "3"})
@@ -126,6 +126,14 @@ def test_submission(run):
     check("waits", job.poll(), None)
     (run / "submission").write_text("3\n")
     check("then starts", (job.wait(20), (run / "ran").exists()), (0, True))
+    for decision, starts in (("3\n", True), ("4\n", False)):  # of a number that was not sent: taken back, or sent
+        (run / "ran").unlink(missing_ok=True)
+        (run / "submission").write_text("4 unsent\n")
+        job = start(run, "touch", run / "ran", env={**os.environ, "SWITCHYARD_SUBMISSION": "3"})
+        time.sleep(1.5)
+        check("waits for what becomes of it", (job.poll(), (run / "ran").exists()), (None, False))
+        (run / "submission").write_text(decision)
+        check(f"then {decision}", (job.wait(20), (run / "ran").exists()), (0, starts))
     job = start(run / "gone", "touch", run / "again", env={**os.environ, "SWITCHYARD_SUBMISSION": "3"})
     check("a run that was removed", (job.wait(5), (run / "again").exists(), (run / "gone").exists()), (0, False, False))
     check("a number that is none", start(run, "touch", run / "again", env={**os.environ, "SWITCHYARD_SUBMISSION": "3; touch x"}).wait(5), 0)

@@ -387,7 +387,7 @@ static void play_slow_controller(struct scene *scene)
     fault(scene, "ctld-resume", "");
     hand_over(scene);
     await(scene, JOB_ENDED, 90);
-    EXPECT(scene->job.end == END_COMPLETED && attempts(scene) == 1);
+    EXPECT(scene->job.end == END_COMPLETED && attempts(scene) == 1 && jobs_of(scene, "all") == 1);
 }
 
 // Slurm saves what it knows of all jobs within five seconds after one was submitted, but not for its backfill's having started one: a controller

@@ -164,13 +164,15 @@ def questions(backend):
     ask(backend, answers, "squeue, all fields", *LIST, FULL, separator="\x1f")
     ask(backend, answers, "squeue, few fields", *LIST, PLAIN, separator="\x1f")
     ask(backend, answers, "sacct", *account, separator="\x1f")
-    named = [word for word in account if not word.startswith("--jobs=")] + ["--name=failed,held,nosuch", f"--starttime={DAY_BEFORE}"]
+    named = [word for word in account if not word.startswith("--jobs=")] + ["--name=failed,unstarted,held,nosuch", f"--starttime={DAY_BEFORE}"]
     ask(backend, answers, "sacct, by name", *named, separator="\x1f")
     ask(backend, answers, "squeue, unknown option", "squeue", "--nosuch")
     ask(backend, answers, "squeue, unknown field", *LIST, "--Format=nosuch:0")
     ask(backend, answers, "scancel, unknown option", "scancel", "--nosuch", "1")
     ask(backend, answers, "scancel, unknown job", "scancel", "99999")
     ask(backend, answers, "scancel, ended job", "scancel", backend.jobs["done"])
+    ask(backend, answers, "scancel, another name", "scancel", "--name=nosuch", backend.jobs["running"])
+    ask(backend, answers, "squeue after it", *LIST, "--format=%j\x1f%T", separator="\x1f")
     ask(backend, answers, "scontrol requeue, unknown job", "scontrol", "requeue", "99999")
     ask(backend, answers, "sbatch, unknown partition", "sbatch", "--parsable", "--partition=nosuch", backend.folder / "script.sh")
     ask(backend, answers, "sbatch, unknown option", "sbatch", "--parsable", "--nosuch", backend.folder / "script.sh")
