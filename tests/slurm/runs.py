@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs on a real Slurm cluster, as a person sees them: the daemon, its states and their reasons, attempts, and one curve over all of them."""
+import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -138,6 +140,36 @@ def failed(home, cluster):
     check_curve(home, shown)
 
 
+def unreached(home, cluster):
+    """Its node is lost for Slurm alone, Slurm requeues it, somebody cancels it in the queue: nothing is over while the first attempt lives on."""
+    home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "unreached", *LONG)
+    wait_step(home, "unreached", 20)
+    job = job_of(home, "unreached")
+    node = cluster.job(job)["NodeList"]
+    first = pathlib.Path(home.home, "runs", "tiny", "unreached", "attempt-1")
+    # On one machine srun hears of its node's loss and ends the ranks; where a network is cut it does not: it is held.
+    launchers = [int(pid) for pid in cluster.run("pgrep", "-f", f"^([^ ]*/)?srun .*{first.parent}").stdout.split()]
+    assert launchers, "no srun"
+    for pid in launchers:
+        os.kill(pid, signal.SIGSTOP)
+    cluster.fault("slurmd-kill", node)
+    cluster.fault("admin", "scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+    wait_until("a second attempt waits", lambda: len(home.json("show", "unreached")["attempts"]) == 2)
+    cluster.client("scancel", job)
+    wait_until("it is spoken of", lambda: "earlier attempt may live on" in home.json("show", "unreached")["reason"])
+    wait_until("the first attempt saves and ends", lambda: '"kind":"end"' in (first / "records.jsonl").read_text())
+    check("until then nothing is over", home.json("show", "unreached")["state"] in ENDED, False)
+    for pid in launchers:
+        os.kill(pid, signal.SIGCONT)
+    shown = home.wait_for("unreached", ENDED, LIMIT)
+    check("then it is cancelled", shown["state"], "cancelled")
+    contains("by whom it was", shown["reason"], "not by this daemon")
+    stops = [e["reason"] for e in home.json("show", "unreached")["events"] if e["kind"] == "stopping"]
+    check("which it was asked to", stops, ["an earlier attempt that the scheduler has given up is asked to save and stop"])
+    cluster.fault("node-start", node)
+    check_curve(home, shown)
+
+
 def adopted(home, cluster):
     """The database is lost while a job runs: it is listed, taken in by its number, and goes on as if nothing had been."""
     home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "stranger", *LONG)
@@ -161,7 +193,7 @@ def adopted(home, cluster):
 
 def main():
     skip_without_cluster()
-    parts = [finishes, cancelled, waits, requeued, failed, adopted]
+    parts = [finishes, cancelled, waits, requeued, failed, unreached, adopted]
     wanted = sys.argv[1:]
     with Cluster(nodes=3) as cluster, Home(prefix="switchyard-slurm-runs-") as home:
         home.root.chmod(0o755)

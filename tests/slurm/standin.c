@@ -376,10 +376,11 @@ static void print_account(struct answer *answer, const char *format, const char 
     }
 }
 
-// In a window of time it shows what could have run in it: not what waits.
+// In a window of time it shows what could have run in it: not what waits, nor what was cancelled while it was held.
 static bool is_account_of(const struct simulated_job *job, const char *jobs, const char *names, bool window)
 {
-    return (!jobs || is_among(jobs, job->id)) && (!names || is_named(names, job->name)) && !(window && strcmp(job->state, "PENDING") == 0);
+    bool could = strcmp(job->state, "PENDING") != 0 && strcmp(job->reason, "JobHeldUser") != 0;
+    return (!jobs || is_among(jobs, job->id)) && (!names || is_named(names, job->name)) && (!window || could);
 }
 
 static void do_sacct(struct answer *answer, char **words)

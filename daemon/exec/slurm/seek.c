@@ -1,6 +1,7 @@
 // A job that squeue does not list, and whose number is not known: sbatch's answer was lost, with the daemon perhaps, and meanwhile Slurm has
 // purged the job, or it was away until then. Accounting is asked by the job's name before a successor is made. What it says to have ended
-// is taken for the run's job, and its end is told; what it still calls alive squeue would list, so nothing follows from it.
+// is taken for the run's job, and its end is told; what it still calls alive squeue would list, so nothing follows from it. A job that was
+// cancelled while it was held is not found: sacct shows what could have run in a window of time.
 //
 // Which of the run's jobs it is, the mark says, where accounting keeps comments; else the run directory and the time: the number was written
 // down in the file `submission` just before sbatch was called.
