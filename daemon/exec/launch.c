@@ -2,7 +2,6 @@
 #include "daemon/exec/slurm/options.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,24 +89,13 @@ static bool add_mpirun(struct launch *launch, const struct machine *machine)
     return bound;
 }
 
-static bool is_variable_name(const char *name)
-{
-    if (!isalpha((unsigned char)name[0]) && name[0] != '_')
-        return false;
-    for (const char *at = name; *at; at++)
-        if (!isalnum((unsigned char)*at) && *at != '_')
-            return false;
-    return strncmp(name, "SWITCHYARD_", 11) != 0;
-}
-
 static int add_user_variables(struct launch *launch, const struct spec_pairs *variables, struct error *err)
 {
     if (variables->count > WORD_LIST_MAX / 2)
         return error_set(err, "environment.variables: more than %d variables", WORD_LIST_MAX / 2);
     for (size_t i = 0; i < variables->count; i++) {
-        if (!is_variable_name(variables->keys[i]))
-            return error_set(err, "environment.variables: '%s' is not a name that a job may set (letters, digits and _, not SWITCHYARD_…)",
-                variables->keys[i]);
+        if (!spec_is_variable_name(variables->keys[i]))
+            return error_set(err, "environment.variables: '%s' is not a name that a job may set (" SPEC_VARIABLE_NAMES ")", variables->keys[i]);
         add_variable(launch, variables->keys[i], variables->values[i]);
     }
     return 0;

@@ -201,11 +201,18 @@ static bool convert_integers(struct check *check, const struct field *field, con
     return good;
 }
 
-// What a job may set: letters, digits and '_', not a variable by which the daemon marks its processes.
-static bool is_variable_name(const char *name)
+// Letters, digits and '_'; not a variable by which the daemon marks its processes, nor one that asks Slurm's commands for something past the
+// keys of `slurm:`, or tells the job's script that it is a job of Slurm's.
+bool spec_is_variable_name(const char *name)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-    return *name && !(*name >= '0' && *name <= '9') && name[strspn(name, letters)] == 0 && strncmp(name, "SWITCHYARD_", 11) != 0;
+    static const char *const taken[] = {"SWITCHYARD_", "SLURM_", "SBATCH_", "SRUN_"};
+    if (!*name || (*name >= '0' && *name <= '9') || name[strspn(name, letters)])
+        return false;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strncmp(name, taken[i], strlen(taken[i])) == 0)
+            return false;
+    return true;
 }
 
 static bool convert_pairs(struct check *check, const struct field *field, const struct node *node)
@@ -215,9 +222,8 @@ static bool convert_pairs(struct check *check, const struct field *field, const 
     for (size_t i = 0; i < node->count; i++) {
         const struct node *key = node->keys[i], *item = node->items[i];
         char *string = NULL;
-        if (!is_variable_name(key->text))
-            problem_at(check->problems, key, "`%s`: `%.60s` is no name that a job may set (letters, digits and `_`, not SWITCHYARD_…)",
-                field->path, key->text);
+        if (!spec_is_variable_name(key->text))
+            problem_at(check->problems, key, "`%s`: `%.60s` is no name that a job may set (" SPEC_VARIABLE_NAMES ")", field->path, key->text);
         else if (item->kind != NODE_SCALAR || node_is_null(item))
             problem_at(check->problems, item, "`%s.%.60s` expects a string", field->path, key->text);
         else

@@ -243,10 +243,12 @@ static void test_marks(void **state)
     (void)state;
     char mark[MARK_MAX], tag[33];
     int64_t submission = 0;
-    mark_write(mark, TAG, INT64_C(123456789012345678));
+    mark_write(mark, TAG, SUBMISSION_MAX);
     assert_true(mark_read(mark, tag, &submission));
     assert_string_equal(tag, TAG);
-    assert_true(submission == INT64_C(123456789012345678));
+    assert_true(submission == SUBMISSION_MAX);
+    mark_write(mark, TAG, SUBMISSION_MAX + 1); // raised once more it would come to one that no mark can be read with
+    assert_false(mark_read(mark, tag, &submission));
     assert_false(mark_read("switchyard:" TAG, tag, &submission));
     assert_false(mark_read("switchyard:0123456789ABCDEF0123456789abcdef:1", tag, &submission));
     assert_false(mark_read("switchyard:" TAG "0:1", tag, &submission));

@@ -57,7 +57,7 @@ bool mark_read(const char *comment, char tag[33], int64_t *submission)
     if (strncmp(comment, head, sizeof head - 1) != 0)
         return false;
     const char *at = comment + sizeof head - 1;
-    if (strspn(at, "0123456789abcdef") != 32 || at[32] != ':' || !read_count(at + 33, submission))
+    if (strspn(at, "0123456789abcdef") != 32 || at[32] != ':' || !read_count(at + 33, submission) || *submission > SUBMISSION_MAX)
         return false;
     memcpy(tag, at, 32);
     tag[32] = 0;

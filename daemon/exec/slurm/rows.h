@@ -54,6 +54,8 @@ const char *rows_format(enum rows_form form);
 void rows_parse(struct rows *rows, enum rows_form form, const char *bytes, size_t count);
 void rows_release(struct rows *rows);
 
+// Submissions are counted from 1; a higher number than this one is nobody's.
+#define SUBMISSION_MAX INT64_C(1000000000000)
 void mark_write(char mark[MARK_MAX], const char *tag, int64_t submission);
 // False if the comment is not a mark of ours.
 bool mark_read(const char *comment, char tag[33], int64_t *submission);

@@ -76,7 +76,7 @@ int submission_read(struct entry *entry, struct error *err)
         if (done == 0)
             serial = strtoll(bytes.at, &end, 10);
         unsent = done == 0 && strcmp(end, UNSENT "\n") == 0;
-        if (done == 0 && (serial <= 0 || (!unsent && strcmp(end, "\n") != 0 && *end)))
+        if (done == 0 && (serial <= 0 || serial > SUBMISSION_MAX || (!unsent && strcmp(end, "\n") != 0 && *end)))
             done = error_set(err, "%s does not hold the number of a submission", path);
     }
     if (done == 0) {
@@ -106,6 +106,8 @@ static int write_number(struct entry *entry, int64_t serial, bool unsent, struct
 
 int submission_raise(struct entry *entry, struct error *err)
 {
+    if (entry->serial >= SUBMISSION_MAX)
+        return error_set(err, "%s/" SUBMISSION_FILE ": there is no higher number than %" PRId64, entry->directory, entry->serial);
     return write_number(entry, entry->serial + 1, false, err);
 }
 
