@@ -3,6 +3,8 @@
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
+#include "schema/shape/params.h"
+#include "schema/spec/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,42 +108,89 @@ static struct json *spec_accepting(const struct json *spec, const struct json *a
     return copy;
 }
 
-static int write_spec(const struct run_row *row, struct json *spec, struct error *err)
+static struct json *read_run_file(const struct run_row *row, struct error *err)
 {
     char *path = path_join(row->directory, RUN_FILE);
     struct json *run = js_read_file(path, SPEC_TEXT_MAX, err);
+    if (run && (js_kind(run) != JSON_KIND_OBJECT || (js_get(run, "spec") && js_kind(js_get(run, "spec")) != JSON_KIND_OBJECT))) {
+        error_set(err, "%s: not a JSON object, or its `spec` is none", path);
+        js_free(run);
+        run = NULL;
+    }
+    free(path);
+    return run;
+}
+
+static int write_run_file(const struct run_row *row, const struct json *run, struct error *err)
+{
+    char *path = path_join(row->directory, RUN_FILE);
     struct text bytes;
     text_init(&bytes, SPEC_TEXT_MAX);
-    int status = run ? 0 : -1;
-    if (run && js_kind(run) != JSON_KIND_OBJECT)
-        status = error_set(err, "%s: not a JSON object", path);
-    if (status == 0) {
-        js_set(run, "spec", js_keep(spec));
-        js_write_pretty(&bytes, run);
-        status = file_write_atomic(path, bytes.at, bytes.length, 0600, err);
-    }
+    js_write_pretty(&bytes, run);
+    int status = bytes.overflowed ? error_set(err, "%s: larger than %d bytes", path, SPEC_TEXT_MAX)
+                                  : file_write_atomic(path, bytes.at, bytes.length, 0600, err);
     text_release(&bytes);
-    js_free(run);
     free(path);
     return status;
 }
 
-// In the run's directory and in the database. A crash in between leaves a run that accepts what its row does not say yet.
-static int accept_changed(struct daemon *daemon, const struct run_row *row, const struct json *accepted, struct answer *answer)
+// What no acceptance can make possible is refused before a job is started for it: a checkpoint of another model's sizes.
+static int fits_checkpoint(const struct run_row *row, const struct spec *spec, struct error *err)
 {
-    if (js_count(accepted) == 0)
+    struct error why = {0};
+    int64_t step = run_last_checkpoint(row->directory);
+    if (step < 0)
         return 0;
-    if (strcmp(row->kind, "train") != 0)
-        return answer_fail(answer, 400, "%s/%s trains nothing: there is no checkpoint that it goes on from", row->project, row->name);
-    answer->status = 400;
-    struct json *spec = spec_accepting(row->spec, accepted, &answer->error);
-    if (!spec)
-        return -1;
-    answer->status = 500;
-    int status = write_spec(row, spec, &answer->error);
+    char *directory = run_checkpoint_directory(row->directory, step), *path = path_join(directory, "trainer.json");
+    struct json *trainer = js_read_file(path, SPEC_TEXT_MAX, NULL); // one that cannot be read is the worker's to judge
+    const struct json *model = js_get(trainer, "model");
+    int status = 0;
+    if (model && params_fit(spec, model, &why) != 0)
+        status = error_set(err, "%s/%s cannot go on from its checkpoint of step %lld with the model that its " RUN_FILE " describes now, whatever is "
+            "accepted: %s", row->project, row->name, (long long)step, why.text);
+    js_free(trainer);
+    free(path);
+    free(directory);
+    return status;
+}
+
+static int check_spec(const struct run_row *row, const struct json *json, struct error *err)
+{
+    struct spec spec;
+    if (spec_from_json(&spec, json, err) != 0)
+        return error_context(err, "%s/" RUN_FILE, row->directory);
+    int status = spec_runnable(&spec, err);
     if (status == 0)
-        status = state_set_spec(daemon->state, row->id, spec, &answer->error);
+        status = fits_checkpoint(row, &spec, err);
+    spec_release(&spec);
+    return status;
+}
+
+// The spec that the next attempt reads is that of the run's directory: a person may have changed it there since. What is accepted on top of it goes
+// into the directory and into the database. A crash in between leaves a run that accepts what its row does not say yet.
+static int settle_spec(struct daemon *daemon, const struct run_row *row, const struct json *accepted, struct answer *answer)
+{
+    if (strcmp(row->kind, "train") != 0)
+        return js_count(accepted) == 0 ? 0 : answer_fail(answer, 400, "%s/%s trains nothing: there is no checkpoint that it goes on from", row->project, row->name);
+    struct error *err = &answer->error;
+    struct json *run = read_run_file(row, err), *spec = NULL;
+    answer->status = 409;
+    int status = run ? 0 : -1;
+    if (status == 0) {
+        answer->status = 400;
+        spec = js_count(accepted) ? spec_accepting(js_get(run, "spec"), accepted, err) : js_keep(js_get(run, "spec"));
+        status = spec ? check_spec(row, spec, err) : -1;
+    }
+    bool changed = status == 0 && !js_equal(spec, row->spec);
+    if (changed) {
+        answer->status = 500;
+        js_set(run, "spec", js_keep(spec));
+        status = js_count(accepted) ? write_run_file(row, run, err) : 0;
+        if (status == 0)
+            status = state_set_spec(daemon->state, row->id, spec, err);
+    }
     js_free(spec);
+    js_free(run);
     return status;
 }
 
@@ -157,7 +206,7 @@ void daemon_retry(struct daemon *daemon, const char *run, const struct json *acc
                 answer, 409, "%s/%s is %s: only a run that is over can be tried again", row.project, row.name, run_state_name(row.state));
         else if (row.state == RUN_SUCCEEDED)
             answer_fail(answer, 409, "%s/%s has succeeded: there is nothing to try again", row.project, row.name);
-        else if (accept_changed(daemon, &row, accepted, answer) != 0)
+        else if (settle_spec(daemon, &row, accepted, answer) != 0)
             ; // it has said why
         else if (retry(daemon, &row, &answer->error) == 0)
             answer_accepted(daemon, row.id, answer);

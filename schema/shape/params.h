@@ -75,6 +75,10 @@ static inline size_t param_elements(const struct param *param)
 // Calls take for every tensor of the whole model in logical order, residency left out. The table and every count are made by it.
 void param_walk(const struct spec *spec, void (*take)(void *context, const struct param *param), void *context);
 
+// Whether a model that is described by `model` (a spec's section, as JSON) has every tensor of this one, in its size: without that, none of its
+// checkpoints can be this one's, whatever a person accepts. err: the first that it has not. A description that cannot be read fits.
+int params_fit(const struct spec *spec, const struct json *model, struct error *err);
+
 struct param_count { int64_t total, active; };
 struct param_count param_count(const struct spec *spec); // over the whole model; active: top-k experts a layer
 

@@ -131,10 +131,38 @@ def accepted(home):
     home.cli("cancel", "alive")
     done = home.wait_for("alive", ["cancelled"], 60)
     assert done["step"] > step and len(done["attempts"]) == 3, (done["step"], step, done["attempts"])
+    # By what was accepted, not by what it was before; and `show` says what it trains by.
+    assert done["last"]["learning_rate"] == 5e-4 and done["spec"]["training"]["learning_rate"]["peak"] == 5e-4, done["last"]
+
+
+def refused(home):
+    """What no acceptance makes possible, and a description that is none, are refused when they are asked for, not by a job that fails."""
+    shown = home.json("show", "alive")
+    path = pathlib.Path(shown["directory"]) / "run.json"
+    before = path.read_text()
+    for part, value, words in (("hidden_size", 64, "its model.embed_tokens.weight is 257 × 32, and this model's 257 × 64"),
+                               ("layers", 3, "there is no model.layers.2.input_layernorm.weight in it"), ("layers", "many", "model.layers")):
+        whole = json.loads(before)
+        whole["spec"]["model"][part] = value
+        path.write_text(json.dumps(whole))
+        for options in ([], ["--accept-changed", "model"]):
+            said = home.cli("retry", "alive", *options, code=3).stderr
+            assert words in said, said
+            assert ("whatever is accepted" in said) == isinstance(value, int), said
+    assert home.json("show", "alive")["state"] == "cancelled" and len(home.json("show", "alive")["attempts"]) == 3
+    # fp16 has a state that the checkpoint lacks: it begins anew, once the change is accepted.
+    whole = json.loads(before)
+    whole["spec"]["training"].update(precision="fp16", iterations=whole["spec"]["training"]["iterations"])
+    path.write_text(json.dumps(whole))
+    home.cli("retry", "alive", "--accept-changed", "schedule")
+    wait_step(home, "alive", shown["step"] + 1)
+    home.cli("cancel", "alive")
+    done = home.wait_for("alive", ["cancelled"], 60)
+    assert done["last"]["loss_scale"] <= 2.0**32 and done["spec"]["training"]["precision"] == "fp16", done["last"]
 
 
 with Home() as home:
     home.serve()
-    for part in (adopted, failed, accepted, nonsense):
+    for part in (adopted, failed, accepted, refused, nonsense):
         part(home)
         print(f"ok  {part.__name__}", flush=True)

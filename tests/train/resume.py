@@ -164,6 +164,24 @@ with Bench() as bench:
     changed("other tokens in files of equal length", ["`data.fingerprint` was", "`checkpoint.accept_changed: [data]` accepts that"])
     tokens.write_bytes(before)
 
+    # No acceptance is offered for what no acceptance makes possible, and one that was given anyway is told so.
+    for given in ([], ["model"]):
+        changed("another size", ["nothing accepts that: its model.layers.0.block_sparse_moe.experts.0.w1.weight is 32 × 32, and this model's 48 × 32"],
+                model={"moe": {**MOE, "expert_ffn_hidden_size": 48}}, checkpoint={"interval": 12, "accept_changed": given})
+        changed("one more layer", ["`model.layers` was 2 and is 3", "nothing accepts that: there is no model.layers.2.input_layernorm.weight in it"],
+                model={"moe": MOE, "layers": 3}, checkpoint={"interval": 12, "accept_changed": given})
+
+    # State that the checkpoint cannot have begins as it does in a new run: the loss scale of fp16, the bias of experts.
+    for what, option, sections in (("fp16", "schedule", {"training": {**LONG, "precision": "fp16"}}),
+                                   ("an expert bias", "model", {"model": {"moe": {**MOE, "expert_bias": True, "losses": []}}})):
+        changed(what, [f"`checkpoint.accept_changed: [{option}]` accepts that"], **sections)
+        begun = bench.make("begun", **{"model": {"moe": MOE}, "training": LONG, **sections, "checkpoint": {"interval": 12, "accept_changed": [option]}})
+        shutil.copytree(moved.directory / "checkpoints" / "step-0000012", begun.directory / "checkpoints" / "step-0000012")
+        begun.train()
+        check(f"{what}: it goes on, as accepted", (begun.records("start")[0]["resumed_from"], len(begun.values("loss"))), (12, 12))
+        if what == "fp16":
+            check("the loss scale begins at its first value", begun.values("loss_scale")[0], 2.0**32)
+
     # Accepted: the run goes on with what it is told now, and says so.
     accepted = bench.make("accepted", model={"moe": MOE}, training={**LONG, "learning_rate": {**rate, "peak": 5e-3}},
                           checkpoint={"interval": 12, "accept_changed": ["schedule"]})

@@ -47,8 +47,8 @@ static void bench_init(struct bench *bench, bool asynchronous, int64_t keep)
     bench->parallel = (struct parallel){.layout = layout, .world = bench->self, .dp = bench->self, .ep = bench->self, .edp = bench->self};
     assert_int_equal(model_new(&bench->model, &bench->job.spec, device_reference(), &bench->parallel, &err), 0);
     optimizer_init(&bench->optimizer, bench->model);
-    extra_states_add(&bench->extra, "a number", EXTRA_F64, &bench->number, 1, false);
-    extra_states_add(&bench->extra, "a bias", EXTRA_F32, bench->bias, 4, true);
+    extra_states_add(&bench->extra, "a number", EXTRA_F64, &bench->number, 1, EXTRA_PROGRESS);
+    extra_states_add(&bench->extra, "a bias", EXTRA_F32, bench->bias, 4, EXTRA_MODEL);
     bench->state = (struct training_state){.job = &bench->job, .model = bench->model, .optimizer = &bench->optimizer, .extra = &bench->extra,
         .world = bench->self, .step = 1, .identity = js_object()};
     saver_open(&bench->saver, &bench->state);
@@ -278,12 +278,12 @@ static void test_extra_state_is_demanded(void **state)
     bench_init(&bench, true, 0);
     save(&bench, true);
     int64_t counter = 7;
-    extra_states_add(&bench.extra, "a counter", EXTRA_I64, &counter, 1, true);
+    extra_states_add(&bench.extra, "a counter", EXTRA_I64, &counter, 1, EXTRA_MODEL);
     assert_int_equal(checkpoint_resume(&bench.state, &resumed, &err), -1);
     assert_non_null(strstr(err.text, "step-0000001: no state a counter in it, which this run needs"));
     bench.number = bench.bias[0] = 0;
     char *directory = run_checkpoint_directory(bench.folder, 1);
-    assert_int_equal(extra_states_load(&bench.extra, directory, true, &err), 0); // weights alone: what goes with them, where it is there
+    assert_int_equal(extra_states_load_model(&bench.extra, directory, &err), 0); // weights alone: what goes with them, where it is there
     free(directory);
     assert_true(bench.number == 0 && bench.bias[0] == 1 && counter == 7);
     bench.state.step = 2;

@@ -22,7 +22,7 @@ int loaded_read(struct loaded *loaded, const struct trained *trained, const stru
     extra_states_add_model(&extra, loaded->model);
     int status = checkpoint_weights(loaded->model, trained->checkpoint, err);
     if (status == 0)
-        status = extra_states_load(&extra, trained->checkpoint, true, err);
+        status = extra_states_load_model(&extra, trained->checkpoint, err);
     extra_states_release(&extra);
     return status;
 }

@@ -23,12 +23,19 @@
 // name, kind and count, and puts it back in place. (Random numbers are counted, not drawn: they need no state.)
 enum extra_kind { EXTRA_F32, EXTRA_F64, EXTRA_I64 };
 
+// What it belongs to. A checkpoint of before such a state was needed has none: where that change is accepted, the state begins anew.
+enum extra_part {
+    EXTRA_PROGRESS, // never absent
+    EXTRA_SCHEDULE, // of how updates are made
+    EXTRA_MODEL     // goes with the weights: a run that starts from this checkpoint (model.from) takes it over, where it is there
+};
+
 struct extra_state {
     char name[128];         // as in the file, such as "loss_scale", or "model.layers.3.block_sparse_moe.gate.e_score_correction_bias"
     enum extra_kind kind;
     void *values;           // lent host memory (count)
     int64_t count;
-    bool of_model;          // goes with the weights: a run that starts from this checkpoint (model.from) takes it over, where it is there
+    enum extra_part part;
 };
 
 struct extra_states {
@@ -36,12 +43,15 @@ struct extra_states {
     size_t count;
 };
 
-void extra_states_add(struct extra_states *extra, const char *name, enum extra_kind kind, void *values, int64_t count, bool of_model);
+void extra_states_add(struct extra_states *extra, const char *name, enum extra_kind kind, void *values, int64_t count, enum extra_part part);
 void extra_states_add_model(struct extra_states *extra, const struct model *model); // what goes with a model's weights: biases that experts are chosen with
 const char *extra_dtype(enum extra_kind kind); // as safetensors writes it
 void extra_states_release(struct extra_states *extra);
-// Reads from a checkpoint directory. of_model_only: those that go with the weights, as far as they are there; else all are demanded.
-int extra_states_load(struct extra_states *extra, const char *directory, bool of_model_only, struct error *err);
+// Reads from a checkpoint directory all that are registered. may_lack[part]: states of that part keep the values that they begin with, where
+// they are not there.
+int extra_states_load(struct extra_states *extra, const char *directory, const bool may_lack[EXTRA_MODEL + 1], struct error *err);
+// Those that go with the weights, as far as they are there.
+int extra_states_load_model(struct extra_states *extra, const char *directory, struct error *err);
 
 struct training_state { // what is saved and restored, parameters aside
     const struct job *job;

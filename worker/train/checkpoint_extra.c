@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void extra_states_add(struct extra_states *extra, const char *name, enum extra_kind kind, void *values, int64_t count, bool of_model)
+void extra_states_add(struct extra_states *extra, const char *name, enum extra_kind kind, void *values, int64_t count, enum extra_part part)
 {
     assert(count > 0 && strlen(name) < sizeof extra->items->name);
     for (size_t i = 0; i < extra->count; i++)
         assert(strcmp(extra->items[i].name, name) != 0);
     extra->items = reallocate(extra->items, extra->count + 1, sizeof *extra->items);
     struct extra_state *item = &extra->items[extra->count++];
-    *item = (struct extra_state){.kind = kind, .values = values, .count = count, .of_model = of_model};
+    *item = (struct extra_state){.kind = kind, .values = values, .count = count, .part = part};
     snprintf(item->name, sizeof item->name, "%s", name);
 }
 
@@ -28,7 +28,7 @@ void extra_states_add_model(struct extra_states *extra, const struct model *mode
         char name[128]; // as in the checkpoints of DeepSeek's models
         snprintf(name, sizeof name, "model.layers.%zu.block_sparse_moe.gate.e_score_correction_bias", layer);
         if (bias)
-            extra_states_add(extra, name, EXTRA_F32, bias, experts, true);
+            extra_states_add(extra, name, EXTRA_F32, bias, experts, EXTRA_MODEL);
     }
 }
 
@@ -54,15 +54,25 @@ static int load_one(const struct extra_state *item, const struct tensor_set *set
     return tensor_read_bytes(&info, item->values, err);
 }
 
-int extra_states_load(struct extra_states *extra, const char *directory, bool of_model_only, struct error *err)
+static int load(struct extra_states *extra, const char *directory, bool of_model_only, const bool may_lack[EXTRA_MODEL + 1], struct error *err)
 {
     struct tensor_set *set = NULL;
     char *path = path_join(directory, "extra.safetensors");
     int status = extra->count > 0 && file_exists(path) ? tensor_set_open(&set, directory, "extra", err) : 0;
     for (size_t i = 0; i < extra->count && status == 0; i++)
-        if (extra->items[i].of_model || !of_model_only)
-            status = load_one(&extra->items[i], set, directory, !of_model_only, err);
+        if (extra->items[i].part == EXTRA_MODEL || !of_model_only)
+            status = load_one(&extra->items[i], set, directory, !may_lack[extra->items[i].part], err);
     tensor_set_close(set);
     free(path);
     return status;
+}
+
+int extra_states_load(struct extra_states *extra, const char *directory, const bool may_lack[EXTRA_MODEL + 1], struct error *err)
+{
+    return load(extra, directory, false, may_lack, err);
+}
+
+int extra_states_load_model(struct extra_states *extra, const char *directory, struct error *err)
+{
+    return load(extra, directory, true, (const bool[EXTRA_MODEL + 1]){[EXTRA_MODEL] = true}, err);
 }

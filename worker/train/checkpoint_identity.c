@@ -1,4 +1,5 @@
 // What may not change unseen between a checkpoint and the run that goes on from it: the data and its order, the schedule, the model.
+#include "schema/shape/params.h"
 #include "worker/train/checkpoint_read.h"
 
 #include <stdio.h>
@@ -89,7 +90,7 @@ static void compare_values(struct changes *changes, const char *path, const stru
             compare_key(changes, path, js_key(i), saved, now, standard);
 }
 
-static bool is_accepted(const struct spec *spec, const char *what)
+bool change_is_accepted(const struct spec *spec, const char *what)
 {
     const struct spec_list *list = &spec->checkpoint.accept_changed;
     for (size_t i = 0; i < list->count; i++)
@@ -121,7 +122,7 @@ int identity_check(const struct training_state *state, const struct json *saved,
     text_init(&taken.text, CHANGES_TEXT);
     text_init(&wanted, 256);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        bool good = is_accepted(spec, parts[i].what);
+        bool good = change_is_accepted(spec, parts[i].what);
         size_t before = refused.count;
         const struct json *then = js_get(saved, parts[i].what);
         if (then)
@@ -132,8 +133,13 @@ int identity_check(const struct training_state *state, const struct json *saved,
     }
     changes_end(&refused);
     changes_end(&taken);
+    struct error unfit = {0};
+    const struct json *model = js_get(saved, "model");
     int status = 0;
-    if (refused.count > 0)
+    if (refused.count + taken.count > 0 && model && params_fit(spec, model, &unfit) != 0)
+        status = error_set(err, "%s: cannot continue from it: %s%s%s; nothing accepts that: %s", directory, refused.text.at,
+            refused.count && taken.count ? ", " : "", taken.text.at, unfit.text);
+    else if (refused.count > 0)
         status = error_set(err, "%s: cannot continue from it: %s; `checkpoint.accept_changed: [%s]` accepts that", directory, refused.text.at, wanted.at);
     *accepted = status == 0 && taken.count > 0 ? string_copy(taken.text.at) : NULL;
     text_release(&wanted);

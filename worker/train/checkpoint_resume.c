@@ -112,8 +112,10 @@ int checkpoint_resume(struct training_state *state, struct resumed *resumed, str
     if (status != 0 || resumed->step < 0)
         return status;
     char *directory = run_checkpoint_directory(state->job->run_directory, resumed->step);
+    const struct spec *spec = &state->job->spec;
+    bool may_lack[] = {[EXTRA_SCHEDULE] = change_is_accepted(spec, "schedule"), [EXTRA_MODEL] = change_is_accepted(spec, "model")};
     if (checkpoint_weights(state->model, directory, err) != 0 || checkpoint_moments(state, directory, err) != 0 ||
-        extra_states_load(state->extra, directory, false, err) != 0)
+        extra_states_load(state->extra, directory, may_lack, err) != 0)
         status = -1;
     status = agree(world, status, err);
     if (status == 0)

@@ -55,15 +55,15 @@ static int open_data(struct trainer *trainer, struct error *err)
 // Each owner of state beyond parameters and moments adds it here (worker/train/checkpoint.h says what that means).
 static void register_state(struct trainer *trainer)
 {
-    extra_states_add(&trainer->extra, "optimizer.updates", EXTRA_I64, &trainer->optimizer.updates, 1, false);
-    extra_states_add(&trainer->extra, "optimizer.samples", EXTRA_I64, &trainer->optimizer.samples, 1, false);
+    extra_states_add(&trainer->extra, "optimizer.updates", EXTRA_I64, &trainer->optimizer.updates, 1, EXTRA_PROGRESS);
+    extra_states_add(&trainer->extra, "optimizer.samples", EXTRA_I64, &trainer->optimizer.samples, 1, EXTRA_PROGRESS);
     extra_states_add_model(&trainer->extra, trainer->model);
     if (trainer->job.spec.training.precision != PRECISION_FP16)
         return;
-    extra_states_add(&trainer->extra, "loss_scale.scale", EXTRA_F64, &trainer->loss_scale.scale, 1, false);
-    extra_states_add(&trainer->extra, "loss_scale.good_steps", EXTRA_I64, &trainer->loss_scale.good_steps, 1, false);
-    extra_states_add(&trainer->extra, "loss_scale.hysteresis_left", EXTRA_I64, &trainer->loss_scale.hysteresis_left, 1, false);
-    extra_states_add(&trainer->extra, "loss_scale.skipped_steps", EXTRA_I64, &trainer->loss_scale.skipped_steps, 1, false);
+    extra_states_add(&trainer->extra, "loss_scale.scale", EXTRA_F64, &trainer->loss_scale.scale, 1, EXTRA_SCHEDULE);
+    extra_states_add(&trainer->extra, "loss_scale.good_steps", EXTRA_I64, &trainer->loss_scale.good_steps, 1, EXTRA_SCHEDULE);
+    extra_states_add(&trainer->extra, "loss_scale.hysteresis_left", EXTRA_I64, &trainer->loss_scale.hysteresis_left, 1, EXTRA_SCHEDULE);
+    extra_states_add(&trainer->extra, "loss_scale.skipped_steps", EXTRA_I64, &trainer->loss_scale.skipped_steps, 1, EXTRA_SCHEDULE);
 }
 
 static int open_model(struct trainer *trainer, struct error *err)
@@ -101,7 +101,7 @@ static int restore(struct trainer *trainer, struct resumed *resumed, struct erro
     int status = trainer->world->rank == 0 ? verify_source(&trainer->job.spec, trainer->job.from, err) : 0;
     if (status == 0 && checkpoint_start(trainer->model, trainer->job.from, err) != 0)
         status = error_context(err, "model.from");
-    if (status == 0 && extra_states_load(&trainer->extra, trainer->job.from, true, err) != 0)
+    if (status == 0 && extra_states_load_model(&trainer->extra, trainer->job.from, err) != 0)
         status = error_context(err, "model.from");
     return status;
 }
