@@ -2,12 +2,11 @@
 // does nothing where it is not set.
 //   FAULT_FINALIZE_SECONDS=N   MPI_Finalize takes N seconds: the worker has said its last word, and its processes are still there
 //   FAULT_RENAME_FLAGS=1       renameat2 with flags fails as it does on NFS
-//   FAULT_WRITE_MICROSECONDS=N each write takes N microseconds longer: what writes a file can be caught at it
+//   FAULT_WRITE_MICROSECONDS=N each fwrite takes N microseconds longer: what writes a file can be caught at it
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 int MPI_Finalize(void);
@@ -37,12 +36,12 @@ int renameat2(int old_directory, const char *old, int new_directory, const char 
     return next(old_directory, old, new_directory, new, flags);
 }
 
-ssize_t write(int fd, const void *bytes, size_t count)
+size_t fwrite(const void *bytes, size_t size, size_t count, FILE *file)
 {
-    ssize_t (*next)(int, const void *, size_t);
+    size_t (*next)(const void *, size_t, size_t, FILE *);
     const char *wait = getenv("FAULT_WRITE_MICROSECONDS");
     if (wait)
         usleep((useconds_t)atoi(wait));
-    NEXT(next, "write");
-    return next(fd, bytes, count);
+    NEXT(next, "fwrite");
+    return next(bytes, size, count, file);
 }

@@ -2,9 +2,11 @@
 directory; config.json is compared with the spec; what cannot be said is refused with the keys that are why."""
 import json
 import shutil
+import signal
 import subprocess
+import time
 
-from training import BAD_INPUT, FAILED, MOE, SWITCHYARD, WORKER, Bench, check, close, contains, environment
+from training import BAD_INPUT, FAILED, FAULTS, MOE, SWITCHYARD, WORKER, Bench, check, close, contains, environment
 
 TRAINING = {"iterations": 4, "validation": {"interval": 2, "iterations": 2}}
 
@@ -83,7 +85,7 @@ with Bench() as bench:
         close(f"{what}: and from bf16", half.values("loss")[:1], from_run.values("loss")[:1], 2e-2)
 
         contains(f"{what}: what is there is left alone", worker("export", run.directory, one, code=FAILED), "is there already")
-        check(f"{what}: nothing half done is left", sorted(p.name for p in bench.root.glob("*.tmp")), [])
+        check(f"{what}: nothing half done is left", sorted(p.name for p in [*bench.root.glob("*.tmp"), *bench.root.glob(".export-*")]), [])
 
         # import: the model section, and a spec that takes it up.
         part, spec = bench.root / f"{what}-model.yaml", bench.root / f"{what}.yaml"
@@ -93,6 +95,38 @@ with Bench() as bench:
                         "training: {iterations: 1, micro_batch_size: 1, global_batch_size: 1, learning_rate: {peak: 1e-3}}\n")
         plan = json.loads(subprocess.run([str(SWITCHYARD), "plan", str(spec), "--json"], capture_output=True, text=True, check=True).stdout)["runs"][0]
         check(f"{what}: the imported spec plans the model that was exported", plan["parameters"]["total"], said["parameters"])
+
+    # Whole or absent, wherever and however: a name as long as names can be; a file system that cannot rename without replacing; a signal.
+    dense_run, faults = bench.root / "dense", {**environment(), "LD_PRELOAD": str(FAULTS), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    long_name = bench.root / ("n" * 255)
+    worker("export", dense_run, long_name)
+    check("a name of 255 bytes", tensors(long_name)[0] == tensors(bench.root / "dense-one")[0], True)
+
+    def on_nfs(target):
+        return subprocess.run([str(WORKER), "export", str(dense_run), str(target)], capture_output=True, text=True, env={**faults, "FAULT_RENAME_FLAGS": "1"}, timeout=120)
+
+    done = on_nfs(bench.root / "nfs")
+    check("a rename that cannot promise not to replace", (done.returncode, done.stderr if done.returncode else "", tensors(bench.root / "nfs")[0] == tensors(bench.root / "dense-one")[0]), (0, "", True))
+    for what in ("a file", "a directory", "a full directory"):
+        target = bench.root / f"taken by {what}"
+        target.write_text("mine") if what == "a file" else target.mkdir()
+        if what == "a full directory":
+            (target / "mine").write_text("mine")
+        done = on_nfs(target)
+        check(f"{what} in its place stays", (done.returncode, "is there already" in done.stderr, target.is_file(), [p.name for p in target.glob("*")]),
+              (FAILED, True, what == "a file", ["mine"] if what == "a full directory" else []))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        target = bench.root / "interrupted"
+        slow = subprocess.Popen([str(WORKER), "export", str(dense_run), str(target)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**faults, "FAULT_WRITE_MICROSECONDS": "300000"})
+        deadline = time.monotonic() + 60
+        while not list(bench.root.glob(".export-*.tmp/model*")):
+            assert slow.poll() is None and time.monotonic() < deadline, slow.communicate()
+            time.sleep(0.005)
+        slow.send_signal(number)
+        said = slow.communicate(timeout=60)[1]
+        check(f"signal {number.name}: ended by it, nothing is left", (slow.returncode, target.exists(), [p.name for p in bench.root.glob(".export-*")]), (-number, False, []))
+        contains("and it says so", said, f"stopped by signal {int(number)}: nothing of ")
 
     # A dense directory becomes a mixture: every expert a copy, so before the first update the loss is the dense model's.
     origin = {"run_directory": None, "checkpoint": str(bench.root / "dense-one"), "step": 0}

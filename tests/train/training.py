@@ -18,7 +18,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from support import SWITCHYARD, WORKER, corpus
+from support import FAULTS, SWITCHYARD, WORKER, corpus
 
 SPEC = {
     "project": "train-tests",

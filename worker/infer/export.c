@@ -11,17 +11,16 @@
 #include "worker/data/data.h"
 #include "worker/infer/infer.h"
 #include "worker/infer/options.h"
+#include "worker/infer/placed.h"
 #include "worker/infer/tokenizer.h"
 #include "worker/infer/trained.h"
 #include "worker/weights/hugging_face.h"
 #include "worker/weights/safetensors.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char export_usage[] =
     "export RUN_OR_CHECKPOINT DIRECTORY [--step N] [--dtype fp32|bf16] [--max-shard-size SIZE] [--json]\n"
@@ -107,6 +106,8 @@ static void fetch(void *context, void *host, const struct tensor_entry *entry, s
     const struct source *source = entry->source;
     size_t size = export->bf16 ? 2 : 4, count = bytes / size;
     float *values = export->bf16 ? allocate(count, sizeof *values) : host;
+    if (export->status == 0 && placed_is_interrupted())
+        export->status = error_set(export->err, "interrupted");
     if (export->status == 0)
         export->status = tensor_read_part(&source->info, (int64_t)(at / size), (int64_t)count, values, export->err);
     if (!export->bf16)
@@ -190,20 +191,13 @@ static int write_all(struct export *export, const char *directory)
     return write_json(directory, "tokenizer_config.json", tokenizer_config_of_bytes(spec->data.sequence_length), err);
 }
 
-// Whole or absent: written beside its place, then renamed into it, which must be free.
 static int write_directory(struct export *export, const char *path)
 {
-    char random[9], *target = path_absolute(path, NULL);
-    random_hex(random, 8);
-    char *temporary = string_format("%s.%s.tmp", target, random);
-    int status = access(target, F_OK) == 0 ? error_set(export->err, "%s: is there already", target) : write_all(export, temporary);
-    if (status == 0 && renameat2(AT_FDCWD, temporary, AT_FDCWD, target, RENAME_NOREPLACE) != 0)
-        status = error_errno(export->err, "%s", target);
-    if (status != 0)
-        directory_remove(temporary, NULL);
-    free(temporary);
-    free(target);
-    return status;
+    struct placed placed;
+    int status = placed_begin(&placed, path, export->err);
+    if (status == 0)
+        status = write_all(export, placed.temporary);
+    return placed_end(&placed, status, export->err);
 }
 
 static void tell(const struct export *export, const char *path, bool as_json)
