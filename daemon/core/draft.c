@@ -184,6 +184,20 @@ static int fits_stored(const struct spec *spec, const struct run_row *row, struc
     return status;
 }
 
+// It has not come to its end; what it has saved on the way may be what is wanted all the same.
+static int refuse_unfinished(const struct run_row *row, struct error *err)
+{
+    int64_t step = run_last_checkpoint(row->directory);
+    const char *be = row->state == RUN_FAILED ? "" : "is ", *state = run_state_name(row->state);
+    if (step < 0)
+        return error_set(err, "model.from.run: %s/%s %s%s, and saved no weights", row->project, row->name, be, state);
+    char *directory = run_checkpoint_directory(row->directory, step);
+    error_set(err, "model.from.run: %s/%s %s%s; `model.from: {path: %s}` starts from its last checkpoint, of step %lld, all the same", row->project,
+        row->name, be, state, directory, (long long)step);
+    free(directory);
+    return -1;
+}
+
 static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t index, size_t first, struct error *err)
 {
     struct draft *draft = &drafts->at[index];
@@ -213,7 +227,7 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
     draft->from_directory = string_copy(row.directory);
     int status = 0;
     if (run_state_ended(row.state) && row.state != RUN_SUCCEEDED)
-        status = error_set(err, "model.from.run: %s/%s %s", row.project, row.name, run_state_name(row.state));
+        status = refuse_unfinished(&row, err);
     else if (run_state_ended(row.state) && run_last_checkpoint(row.directory) < 0)
         status = error_set(err, "model.from.run: %s/%s saved no weights to start from (its checkpoint.interval is 0)", row.project, row.name);
     else if (run_state_ended(row.state) && from->step > 0 && !run_has_checkpoint(row.directory, from->step))

@@ -158,6 +158,14 @@ def refused(home):
     wait_step(home, "alive", shown["step"] + 1)
     home.cli("cancel", "alive")
     done = home.wait_for("alive", ["cancelled"], 60)
+    # Who wants to start from it is shown the way: it has not succeeded, but what it saved is there.
+    start = ("submit", home.spec(TINY), "--run", "dense", "--set")
+    said = home.cli(*start, "model.from.run=alive", code=2).stderr
+    saved = max((pathlib.Path(shown["directory"]) / "checkpoints").glob("step-*[0-9]"))
+    words = f"model.from.run: {done['project']}/alive is cancelled; `model.from: {{path: {saved}}}` starts from its last checkpoint, of step {int(saved.name[5:])}, all the same"
+    assert words in said, said
+    home.cli(*start, f"model.from.path={saved}", "--name", "heir")
+    assert home.wait_for("heir", ["succeeded", "failed"], 60)["state"] == "succeeded"
     assert done["last"]["loss_scale"] <= 2.0**32 and done["spec"]["training"]["precision"] == "fp16", done["last"]
 
 

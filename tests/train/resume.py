@@ -173,7 +173,7 @@ with Bench() as bench:
 
     # State that the checkpoint cannot have begins as it does in a new run: the loss scale of fp16, the bias of experts.
     for what, option, sections in (("fp16", "schedule", {"training": {**LONG, "precision": "fp16"}}),
-                                   ("an expert bias", "model", {"model": {"moe": {**MOE, "expert_bias": True, "losses": []}}})):
+                                   ("an expert bias", "model", {"model": {"moe": {**MOE, "score_function": "sigmoid", "expert_bias": True, "losses": []}}})):
         changed(what, [f"`checkpoint.accept_changed: [{option}]` accepts that"], **sections)
         begun = bench.make("begun", **{"model": {"moe": MOE}, "training": LONG, **sections, "checkpoint": {"interval": 12, "accept_changed": [option]}})
         shutil.copytree(moved.directory / "checkpoints" / "step-0000012", begun.directory / "checkpoints" / "step-0000012")
