@@ -112,7 +112,7 @@ static struct json *read_run_file(const struct run_row *row, struct error *err)
 {
     char *path = path_join(row->directory, RUN_FILE);
     struct json *run = js_read_file(path, SPEC_TEXT_MAX, err);
-    if (run && (js_kind(run) != JSON_KIND_OBJECT || (js_get(run, "spec") && js_kind(js_get(run, "spec")) != JSON_KIND_OBJECT))) {
+    if (run && (js_kind(run) != JSON_KIND_OBJECT || js_kind(js_get(run, "spec")) != JSON_KIND_OBJECT)) {
         error_set(err, "%s: not a JSON object, or its `spec` is none", path);
         js_free(run);
         run = NULL;
@@ -178,8 +178,10 @@ static int settle_spec(struct daemon *daemon, const struct run_row *row, const s
     int status = run ? 0 : -1;
     if (status == 0) {
         answer->status = 400;
-        spec = js_count(accepted) ? spec_accepting(js_get(run, "spec"), accepted, err) : js_keep(js_get(run, "spec"));
-        status = spec ? check_spec(row, spec, err) : -1;
+        status = check_spec(row, js_get(run, "spec"), err);
+        if (status == 0)
+            spec = js_count(accepted) ? spec_accepting(js_get(run, "spec"), accepted, err) : js_keep(js_get(run, "spec"));
+        status = spec ? 0 : -1;
     }
     bool changed = status == 0 && !js_equal(spec, row->spec);
     if (changed) {

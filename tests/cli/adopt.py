@@ -141,14 +141,16 @@ def refused(home):
     path = pathlib.Path(shown["directory"]) / "run.json"
     before = path.read_text()
     for part, value, words in (("hidden_size", 64, "its model.embed_tokens.weight is 257 × 32, and this model's 257 × 64"),
-                               ("layers", 3, "there is no model.layers.2.input_layernorm.weight in it"), ("layers", "many", "model.layers")):
+                               ("layers", 3, "there is no model.layers.2.input_layernorm.weight in it"), ("layers", "many", "model.layers"), (None, 5, "not a JSON object")):
         whole = json.loads(before)
-        whole["spec"]["model"][part] = value
+        whole["spec"] = value if part is None else whole["spec"]
+        if part:
+            whole["spec"]["model"][part] = value
         path.write_text(json.dumps(whole))
         for options in ([], ["--accept-changed", "model"]):
             said = home.cli("retry", "alive", *options, code=3).stderr
             assert words in said, said
-            assert ("whatever is accepted" in said) == isinstance(value, int), said
+            assert ("whatever is accepted" in said) == (value in (64, 3)), said
     assert home.json("show", "alive")["state"] == "cancelled" and len(home.json("show", "alive")["attempts"]) == 3
     # fp16 has a state that the checkpoint lacks: it begins anew, once the change is accepted.
     whole = json.loads(before)
