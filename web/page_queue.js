@@ -61,7 +61,7 @@ export function open(root) {
   function update() {
     if (!store.loaded) return;
     const queue = store.runs.filter(run => waiting.has(run.state)).reverse(), running = store.runs.filter(run => working.has(run.state)).reverse();
-    const key = JSON.stringify([queue.map(run => [run.run_id, run.state, run.pending_reason, run.expected_start, run.waits_for]), running.map(run => [run.run_id, run.state]),
+    const key = JSON.stringify([queue.map(run => [run.run_id, run.state, run.pending_reason, run.expected_start, run.waits_for]), running.map(run => [run.run_id, run.state, run.reason]),
       store.health && store.health.scheduler, Math.floor(Date.now() / 15000)]);
     if (key === shown) return;
     shown = key;
@@ -85,7 +85,7 @@ export function open(root) {
         ["Submitted", ""]].map(([label, style]) => h("th", { class: style, scope: "col" }, label)))), h("tbody", {}, rows));
     replace(place, queue.length ? section("Waiting", table, queue.length > rowsShown ? h("p", { class: "quiet" }, `and ${queue.length - rowsShown} more behind them`) : null) : null,
       running.length ? section("Running", h("ul", { class: "working" }, running.slice(0, rowsShown).map(run => h("li", {}, stateBadge(run.state), link(nameOf(run)),
-        h("span", { class: "quiet" }, run.executor || "local"), followers.get(nameOf(run)) ? h("span", { class: "quiet" }, `${followers.get(nameOf(run)).length} wait for it`) : null)))) : null);
+        h("span", { class: "quiet" }, run.executor || "local"), run.executor === "slurm" && run.reason ? h("span", { class: "quiet" }, run.reason) : null, followers.get(nameOf(run)) ? h("span", { class: "quiet" }, `${followers.get(nameOf(run)).length} wait for it`) : null)))) : null);
   }
 
   update();

@@ -309,6 +309,8 @@ def queue(browser, home):
     def on_slurm(route):
         answer = route.fetch().json()
         for run in answer.get("runs", [answer]):
+            if run["name"] == canary.split("/")[1]:
+                run.update(executor="slurm", reason="attempt 1 is running on n[1-2]")
             if run["name"] == "last-1":
                 run.update(waiting, **({"attempts": [{"number": 1, "state": "pending", "job_id": "4711", "started": time.time(), "ended": 0}]} if "attempts" in run else {}))
         route.fulfill(json=answer)
@@ -322,6 +324,7 @@ def queue(browser, home):
         assert row.locator("td.nothing").count() == 1 and not row.locator("td.nothing").is_visible(), "a phone shows no empty cells"
         quiet = page.evaluate("getComputedStyle(document.querySelector('.notice')).color === getComputedStyle(document.querySelector('.page-head .quiet')).color")
         assert quiet and "Slurm answered just now; accounting works." in page.inner_text(".notice"), "an answer is no alarm"
+        assert "attempt 1 is running on n[1-2]" in page.inner_text(".working"), page.inner_text(".working")
         page.goto(f"{home.url}/#/run/swept/last-1")
         page.wait_for_selector(".notice:text-is('waits for resources (Resources)')")
         about = page.inner_text("dl")
