@@ -1,13 +1,13 @@
-"""What befalls the runs of matrix.py: each function does it to its runs, and returns when it is done; what they come to is judged afterwards.
-Waits are for events (a step on disk, a word of the daemon's, a node's state), clocks run only where Slurm's own do."""
+"""What befalls the runs of matrix.py: each function does it to its runs, and returns when it is done; what they come to is judged
+afterwards. Waits are for events (a step on disk, a word of the daemon's, a node's state), clocks run only where Slurm's own do."""
 import os
 import signal
-import subprocess
 import threading
 import time
 
-FEW, LONG, FOR_EVER = 150, 2000, 1000000  # steps: ranks that wait for each other are slow on two cores
+FEW, LONG, FOR_EVER = 100, 1000, 1000000  # steps: ranks that wait for each other are slow on two cores
 DONE = "finished with exit code 0"
+FOUR = {"resources__nodes": 2, "resources__ranks_per_node": 2}
 
 
 def send(pids, number):
@@ -19,7 +19,7 @@ def send(pids, number):
 
 
 class Slowly:
-    """Its ranks get a tenth of the time: it lives, and comes forward, for as long as something takes, on fast machines and slow ones."""
+    """Its ranks get a twentieth of the time, some ten steps a second: it lives, and comes forward, for as long as something takes."""
 
     def __init__(self, *cases):
         self.cases, self.over = cases, threading.Event()
@@ -39,7 +39,7 @@ class Slowly:
             tags.update({case: case.tag for case in self.cases if case not in tags and (case.directory / "run.json").exists()})
             ranks = [pid for case, tag in tags.items() for pid in case.world.watcher.ranks(tag)]
             send(ranks, signal.SIGSTOP)
-            self.over.wait(0.2)
+            self.over.wait(0.45)
             send(ranks, signal.SIGCONT)
             time.sleep(0.02)
 
@@ -48,7 +48,8 @@ def occupy(case, partition="main", seconds=600):
     """Somebody else's job takes its nodes whole; returns its number."""
     script = case.world.home.work / f"other-{case.name}.sh"
     script.write_text(f"#!/bin/sh\nsleep {seconds}\n")
-    return case.world.cluster.client("sbatch", "--parsable", "-p", partition, "-w", case.nodes, "--exclusive", "-o", "/dev/null", "-J", "other", script)
+    return case.world.cluster.client("sbatch", "--parsable", "-p", partition, "-w", case.nodes, "--exclusive", "-o", "/dev/null",
+                                     "-J", "other", script)
 
 
 def scontrol(case, *words):
@@ -65,7 +66,7 @@ def pend(case):
     other = occupy(case)
     case.world.cluster.wait_job(other, "RUNNING")
     case.submit()
-    case.until("waited for its nodes", lambda row: row["state"] == "pending" and any(w in row["reason"].lower() for w in ("resources", "priority")))
+    case.until_waits("nodes", "resources", "priority")
     case.world.cluster.client("scancel", other)
 
 
@@ -106,9 +107,11 @@ def cancel_outside(case):
 
 
 def time_limit(case):
-    """Its ranks sleep until Slurm's signal comes; it saves, and the run goes on: how often, in a minute each time, is the machine's matter."""
-    case.submit().until_step()
-    send(case.world.watcher.ranks(case.tag), signal.SIGSTOP)
+    """Its ranks sleep until Slurm's signal comes; it saves, and the run goes on: in how many minutes is the machine's matter."""
+    case.submit()
+    with Slowly(case):
+        case.until_step()
+    send(case.world.until("its ranks are seen", lambda: case.world.watcher.ranks(case.tag)), signal.SIGSTOP)
     case.world.until("Slurm's signal before the time limit", (case.directory / "stop").exists)
     send(case.world.watcher.ranks(case.tag), signal.SIGCONT)
 
@@ -124,7 +127,7 @@ def time_limit_stuck(case):
 def requeue(case):
     case.submit()
     with Slowly(case):
-        case.until_step(60)
+        case.until_step(40)
         scontrol(case, "requeue", case.job)
         case.world.until("its second attempt", lambda: case.attempt(2))
 
@@ -132,7 +135,7 @@ def requeue(case):
 def preempt(case):
     case.submit()
     with Slowly(case):
-        case.until_step(60)
+        case.until_step(40)
         occupy(case, "urgent", 2)
         case.world.until("its second attempt", lambda: case.attempt(2))
 
@@ -140,19 +143,19 @@ def preempt(case):
 def power_loss(case):
     case.submit()
     with Slowly(case):
-        case.until_step(60)
+        case.until_step(40)
         case.world.cluster.fault("node-kill", case.nodes)
     case.world.cluster.wait_node(case.nodes, "down", "down*")
     case.world.cluster.fault("node-start", case.nodes)
 
 
 def slurmd_killed(case):
-    """It goes on without its slurmd, which is back before anybody misses it."""
+    """It goes on without its slurmd, which is back before anybody misses it; a slow machine's controller may miss it, and start it again."""
     case.submit()
     with Slowly(case):
         case.until_step()
         case.world.cluster.fault("slurmd-kill", case.nodes)
-        case.until_step(case.step() + 40)
+        case.until_step(case.step() + 5)
         case.world.cluster.fault("node-start", case.nodes)
         case.world.cluster.wait_node(case.nodes, "mixed", "allocated")
 
@@ -171,9 +174,12 @@ def cut_off(case):
 # ---- what befalls the controller ----
 
 def state_saved(case):
-    """The controller writes its state down every few seconds; what it has not written it forgets."""
+    """The controller writes its state down some seconds after something has changed; what it has not written it forgets."""
     path, now = case.world.cluster.directory / "state" / "job_state", time.time()
-    case.world.until("its state is saved", lambda: path.exists() and path.stat().st_mtime > now + 1)
+    script = case.world.home.work / "true.sh"
+    script.write_text("#!/bin/sh\n")
+    case.world.cluster.client("sbatch", "--parsable", "-o", "/dev/null", "-J", "other", script)  # a change
+    case.world.until("its state is saved", lambda: path.exists() and path.stat().st_mtime > now + 0.5)
 
 
 def silence(case):
@@ -248,7 +254,7 @@ def daemon_killed(chance):
         time.sleep(chance.uniform(0, 0.5))
         kill()
         with Slowly(*cases):
-            for number, share in enumerate(sorted(chance.uniform(0, 0.3) for _ in range(7))):
+            for number, share in enumerate(sorted(chance.uniform(0, 0.15) for _ in range(7))):
                 case = cases[number % len(cases)]
                 step = 1 + int(share * case.iterations)
                 case.world.until(f"{case.name} at step {step}", lambda: case.step() >= step or case.has_exit())
@@ -285,9 +291,9 @@ def forgotten(case):
 
 
 def purged(*cases):
-    """The daemon is killed; the runs end: by themselves, by somebody's scancel, by the kernel's want of memory; Slurm forgets them; the daemon
-    is back, and has the disk and accounting to go by. Nothing here keeps memory within bounds for Slurm, so what its accounting would write down of
-    the third is put there, as a real one was recorded: state OUT_OF_MEMORY, exit code 0:125."""
+    """The daemon is killed; the runs end: by themselves, by somebody's scancel, by a kill of everything; Slurm forgets them; the daemon is
+    back, and has the disk and accounting to go by. What Slurm writes down of a batch step that the kernel ended for want of memory is put
+    into the accounts of the third, as it was recorded of a real one: state OUT_OF_MEMORY, exit code 0:125."""
     done, cancelled, killed = cases
     world, jobs = done.world, {}
     for case in cases:
@@ -307,7 +313,8 @@ def purged(*cases):
 
 def out_of_memory(cluster, job):
     end = "update testbed_job_table set state = 11, exit_code = 125 where id_job = " + str(int(job))
-    subprocess.run(["mariadb", "--no-defaults", "-u", "root", "-S", cluster.directory / "run" / "my.sock", "slurm_acct_db", "-e", end], check=True)
+    socket = cluster.directory / "run" / "my.sock"
+    cluster.fault("admin", "mariadb", "--no-defaults", "-u", "root", "-S", socket, "slurm_acct_db", "-e", end)
     line = cluster.client("sacct", "-X", "-P", "-n", "-j", job, "-o", "state,exitcode")
     assert line == "OUT_OF_MEMORY|0:125", line
 
@@ -334,29 +341,29 @@ def purged_without_accounting(done, killed):
 # ---- where ----
 
 def nodes_suffer(world, Case):
-    def case(act, name, expected, attempts=(1,), says="", nodes="", **more):
+    def case(act, name, expected, attempts=(1,), says=DONE, nodes="", **more):
         return act, [Case(world, name, expected, attempts, says, nodes, **more)]
-    alone = {"exclusive": "true"}
+    whole = {"slurm__exclusive": "true"}
     return [
-        case(nothing, "four-ranks", "succeeded", says=DONE, nodes="n[1-2]", ranks=(2, 2), steps=FEW),
-        case(pend, "pend", "succeeded", says=DONE, nodes="n3", **alone),
-        case(held, "held", "succeeded", says=DONE, nodes="n4", **alone),
-        case(moved, "moved-to-another-partition", "succeeded", says=DONE, nodes="n1", partition="shut"),
+        case(nothing, "four-ranks", "succeeded", nodes="n[1-2]", steps=FEW, **FOUR),
+        case(pend, "pend", "succeeded", nodes="n3", **whole),
+        case(held, "held", "succeeded", nodes="n4", **whole),
+        case(moved, "moved-to-another-partition", "succeeded", nodes="n1", slurm__partition="shut"),
         case(cancel, "cancel", "cancelled", says="stopped after saving", nodes="n1", steps=FOR_EVER),
         case(cancel_outside, "cancel-outside", "cancelled", says="not by this daemon", nodes="n1", steps=FOR_EVER),
-        case(cancel_pending, "cancel-outside-pending", "cancelled", [0], says="not by this daemon", nodes="n1", partition="shut"),
-        case(time_limit, "time-limit", "succeeded", range(2, 9), DONE, "n1", time_limit="1m"),
-        case(time_limit_stuck, "time-limit-stuck", "timed_out", says="time limit", nodes="n1", time_limit="1m", grace="0s", steps=FOR_EVER,
-             validation="interval: 40, iterations: 1000000"),
-        case(requeue, "requeue", "succeeded", [2], DONE, "n2"),
-        case(preempt, "preempt-requeue", "succeeded", [2], DONE, "n5", partition="scavenge", **alone),
-        case(preempt, "preempt-cancel", "succeeded", [2], DONE, "n6", partition="fragile", requeue="false", **alone),
+        case(cancel_pending, "cancel-outside-pending", "cancelled", [0], "not by this daemon", "n1", slurm__partition="shut"),
+        case(time_limit, "time-limit", "succeeded", range(2, 9), nodes="n1", resources__time_limit="1m"),
+        case(time_limit_stuck, "time-limit-stuck", "timed_out", says="time limit", nodes="n1", steps=FOR_EVER, resources__time_limit="1m",
+             slurm__grace="0s", training__validation="{interval: 40, iterations: 1000000}"),
+        case(requeue, "requeue", "succeeded", [2], nodes="n2"),
+        case(preempt, "preempt-requeue", "succeeded", [2], nodes="n5", slurm__partition="scavenge", **whole),
+        case(preempt, "preempt-cancel", "succeeded", [2], nodes="n6", slurm__partition="fragile", slurm__requeue="false", **whole),
         # Slurm's own PMIx does not start twice under one job's number on a node that lost its power (its socket is still there): the second
         # start fails, and a new job is the retry.
-        case(power_loss, "power-loss-requeue", "succeeded", [2, 3], DONE, "n7", retry="retry: {limit: 1, on: [failed], delay: 2s}\n"),
-        case(power_loss, "power-loss", "lost", says="nodes: n8", nodes="n8", requeue="false", steps=FOR_EVER),
-        case(slurmd_killed, "slurmd-killed", "succeeded", says=DONE, nodes="n9"),
-        case(cut_off, "slurmd-away-requeue", "succeeded", [2], DONE, exclude="\"n[1-9]\"", cut_off=True),
+        case(power_loss, "power-loss-requeue", "succeeded", [2, 3], nodes="n7", retry="{limit: 1, on: [failed], delay: 2s}"),
+        case(power_loss, "power-loss", "lost", says="nodes: n8", nodes="n8", slurm__requeue="false", steps=FOR_EVER),
+        case(slurmd_killed, "slurmd-killed", "succeeded", [1, 2], nodes="n9"),
+        case(cut_off, "slurmd-away-requeue", "succeeded", [2], slurm__exclude="n[1-9]", steps=LONG, cut_off=True),
     ]
 
 
@@ -371,19 +378,27 @@ def controller_suffers(world, Case):
 
 
 def daemon_suffers(world, Case, chance, accounting):
-    groups = [(daemon_killed(chance), [Case(world, "daemon-killed-10-times", "succeeded", says=DONE, steps=LONG),
-                                       Case(world, "daemon-killed-four-ranks", "succeeded", says=DONE, ranks=(2, 2), steps=FEW),
-                                       Case(world, "daemon-killed-requeued", "succeeded", [2], DONE, steps=LONG)])]
+    groups = [(daemon_killed(chance), [
+        Case(world, "daemon-killed-10-times", "succeeded", says=DONE, steps=LONG),
+        Case(world, "daemon-killed-four-ranks", "succeeded", says=DONE, steps=FEW, **FOUR),
+        Case(world, "daemon-killed-requeued", "succeeded", [2], DONE, steps=LONG)])]
     if accounting:
-        groups.append((purged, [Case(world, "purged", "succeeded", says=DONE), Case(world, "purged-cancelled", "cancelled", says="by root", steps=FOR_EVER),
-                                Case(world, "purged-out-of-memory", "out_of_memory", says="out of memory", steps=FOR_EVER)]))
+        groups.append((purged, [
+            Case(world, "purged", "succeeded", says=DONE),
+            Case(world, "purged-cancelled", "cancelled", says="by root", steps=FOR_EVER),
+            Case(world, "purged-out-of-memory", "out_of_memory", says="out of memory", steps=FOR_EVER)]))
     return groups
 
 
 def accounting_suffers(world, Case, limits):
-    # Its model has three times the memory that it asks for.
-    memory = [(nothing, [Case(world, "out-of-memory", "out_of_memory", says="out of memory", memory="100MiB", hidden=1536)])] if limits else []
-    return memory + [(accounting_killed, [Case(world, "slurmdbd-killed", "succeeded", says=DONE), Case(world, "slurmdbd-away-at-end", "succeeded", says=DONE),
-                                 Case(world, "slurmdbd-away-at-cancel", "cancelled", says="cancelled, not by this daemon", steps=FOR_EVER)]),
-            (purged_without_accounting, [Case(world, "purged-no-accounting", "succeeded", says=DONE),
-                                         Case(world, "purged-no-witness", "lost", says="does not know the job any more", steps=FOR_EVER)])]
+    # Its model has more than twice the memory that it asks for.
+    memory = Case(world, "out-of-memory", "out_of_memory", says="out of memory", resources__memory="100MiB", model__hidden_size=1536)
+    return [(nothing, [memory])] * limits + [
+        (accounting_killed, [
+            Case(world, "slurmdbd-killed", "succeeded", says=DONE, steps=LONG),
+            Case(world, "slurmdbd-away-at-end", "succeeded", says=DONE),
+            Case(world, "slurmdbd-away-at-cancel", "cancelled", says="cancelled, not by this daemon", steps=FOR_EVER)]),
+        (purged_without_accounting, [
+            Case(world, "purged-no-accounting", "succeeded", says=DONE),
+            Case(world, "purged-no-witness", "lost", says="does not know the job any more", steps=FOR_EVER)]),
+    ]

@@ -60,7 +60,7 @@ class Watcher:
             if start and b"SWITCHYARD_TAG" in words and b"SWITCHYARD_ATTEMPT" in words:
                 found[words[b"SWITCHYARD_TAG"].decode()][int(words[b"SWITCHYARD_ATTEMPT"])].append(int(entry))
                 born[int(entry)] = start
-        for tag, attempts in found.items():  # one may have ended while another began: looked at again, in the order in which they were found
+        for tag, attempts in found.items():  # one may have ended while another began: looked at again
             alive = [number for number, pids in attempts.items() if any(living(pid) == born[pid] for pid in pids)]
             self.together[tag] += len(alive) > 1
         self.found = found
@@ -100,8 +100,8 @@ def overlaps(spans):
 
 
 def double_runs(cluster, watcher, shown, cut_off):
-    """(How often, in words). cut_off: its node was lost to Slurm alone, so that the old processes may live beside the new ones until they see
-    them; that they write nothing more is all that can be asked, and that they end."""
+    """(How often, in words). cut_off: its node was lost to Slurm alone, so that the old processes may live beside the new ones until they
+    see them; that they write nothing more is all that can be asked, and that they end."""
     attempts, found = attempts_of(shown["directory"]), []
     found += ["two jobs at once in Slurm's journal"] * overlaps(journal(cluster, f"{shown['project']}.{shown['name']}"))
     for i, (number, lines, _, _, _) in enumerate(attempts):

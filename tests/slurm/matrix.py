@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The promise, on real clusters: whatever befalls a run, it ends in the state that is true, it never runs twice at once, and no metric is lost.
+"""On real clusters: whatever befalls a run, it ends in the state that is true, it never runs twice at once, and no metric is lost.
 
     tests/slurm/matrix.py [--seed N] [CASE…]
 
-Four clusters at the same time, each with a daemon of its own: on one nodes and jobs suffer, side by side; on another, which keeps no accounts,
-the controller is taken away, one case after the other; on the third the daemon, and on the fourth accounting: both forget ended jobs at once.
-What befalls the runs is in cases.py, what is held against it in evidence.py. Prints a table; the exit code is 0 when every row is right.
+Four clusters at the same time, each with a daemon of its own: on one nodes and jobs suffer, side by side; on another, which keeps no
+accounts, the controller is taken away, one case after the other; on the third the daemon, and on the fourth accounting: both soon forget
+ended jobs. What befalls the runs is in cases.py, what is held against it in evidence.py. Prints a table; the exit code is 0 when every row
+is right.
 """
 import argparse
 import concurrent.futures
@@ -28,12 +29,13 @@ from support import TINY, Home, corpus  # noqa: E402
 
 ENDED = {"succeeded", "failed", "cancelled", "timed_out", "out_of_memory", "lost"}
 SPEC = (TINY[:TINY.index("runs:")]
-        .replace("project: tiny\n", "project: matrix\nexecutor: slurm\nslurm: {SLURM}\ncheckpoint: {interval: 50, keep: 2}\n")
-        .replace("iterations: 8", "iterations: STEPS")
-        .replace("hidden_size: 32, ffn_hidden_size: 64", "hidden_size: HIDDEN, ffn_hidden_size: 128")
+        .replace("project: tiny\n", "project: matrix\nexecutor: slurm\nslurm: {grace: 20s, requeue: true, mpi: pmix}\n")
+        .replace("training:\n", "checkpoint: {interval: 50, keep: 2}\ntraining:\n")
+        .replace("hidden_size: 32, ffn_hidden_size: 64", "hidden_size: 64, ffn_hidden_size: 128")
         .replace("sequence_length: 32", "sequence_length: 64")
-        .replace("interval: 4, iterations: 1", "VALIDATION"))
-STEPS = 1000  # a second has about two hundred of them
+        .replace("interval: 4, iterations: 1", "interval: 500, iterations: 1"))
+STEPS = 500  # a second has about two hundred of them
+REASON_MAX = 120  # of the table
 LIMIT = 300  # seconds that anything may take: CI's two cores may have other work
 
 
@@ -92,21 +94,19 @@ class World:
 class Case:
     """A run, what is expected of it, and what it did."""
 
-    def __init__(self, world, name, expected, attempts=(1,), says="", nodes="", ranks=(1, 1), steps=STEPS, time_limit="30m", validation="interval: 500, iterations: 1",
-                 retry="", cut_off=False, memory="", hidden=64, **keys):
+    def __init__(self, world, name, expected, attempts=(1,), says="", nodes="", steps=STEPS, cut_off=False, **keys):
+        """attempts: how many are right; says: words of its reason; cut_off: evidence.py; keys: of its spec, with __ for a dot."""
         self.world, self.name, self.expected, self.attempts, self.says = world, name, expected, attempts, says
-        self.ranks, self.iterations, self.time_limit, self.validation, self.retry, self.cut_off = ranks, steps, time_limit, validation, retry, cut_off
-        self.memory, self.hidden = f", memory: {memory}" if memory else "", hidden
-        self.keys = {"grace": "20s", "requeue": "true", "mpi": "pmix", **({"nodelist": f"\"{nodes}\""} if nodes else {}), **keys}
-        self.nodes, self.directory = nodes, world.home.home / "runs" / "matrix" / name
+        self.nodes, self.iterations, self.cut_off = nodes, steps, cut_off
+        self.keys = {"training.iterations": steps, **({"slurm.nodelist": nodes} if nodes else {})}
+        self.keys.update({key.replace("__", "."): value for key, value in keys.items()})
+        self.directory = world.home.home / "runs" / "matrix" / name
         self.began, self.last = time.monotonic(), None
 
     def submit(self):
         self.began = time.monotonic()
-        text = SPEC.replace("{SLURM}", "{" + ", ".join(f"{key}: {value}" for key, value in self.keys.items()) + "}")
-        text = text.replace("nodes: 1, ranks_per_node: 1", "nodes: {}, ranks_per_node: {}".format(*self.ranks))
-        text = text.replace("time_limit: 10m", f"time_limit: {self.time_limit}{self.memory}").replace("HIDDEN", str(self.hidden)).replace("STEPS", str(self.iterations)).replace("VALIDATION", self.validation) + self.retry
-        self.world.home.cli("submit", self.world.home.spec(text, f"{self.name}.yaml"), "--name", self.name)
+        home, sets = self.world.home, (word for key, value in self.keys.items() for word in ("--set", f"{key}={value}"))
+        home.cli("submit", home.spec(SPEC, f"{self.name}.yaml"), "--name", self.name, *sets)
         return self
 
     def until(self, what, true, timeout=LIMIT):
@@ -120,8 +120,8 @@ class Case:
             time.sleep(0.2)
         raise AssertionError(f"never {what}: {self.last and self.last['state']} ({self.last and self.last['reason']})")
 
-    def until_waits(self, words):
-        return self.until(f"waited ({words})", lambda row: row["state"] == "pending" and words in (row["reason"] or "").lower())
+    def until_waits(self, *words):
+        return self.until(f"waited ({words[0]})", lambda row: row["state"] == "pending" and any(w in row["reason"].lower() for w in words))
 
     def until_step(self, step=30):
         """On disk, whatever the daemon knows of it."""
@@ -193,8 +193,9 @@ def play(group):
         rows = [judge(case) for case in cases]
     except Exception as error:  # what breaks is a row too
         traceback.print_exc()
-        rows = [[case.name, (case.last or {}).get("state", "-"), "-", "0", "0", f"{time.monotonic() - case.began:.0f}", (case.last or {}).get("reason") or "",
-                 (str(error).splitlines() or [repr(error)])[0][:300]] for case in cases]
+        last, words = [case.last or {"state": "-", "reason": None} for case in cases], (str(error).splitlines() or [repr(error)])[0][:300]
+        rows = [[case.name, row["state"], "-", "0", "0", f"{time.monotonic() - case.began:.0f}", row["reason"] or "", words]
+                for case, row in zip(cases, last)]
     for row in rows:
         print(f"{'WRONG' if row[-1] else 'ok   '} {row[0]}: {row[1]} in {row[5]} s {row[-1]}", flush=True)
     return rows
@@ -229,6 +230,7 @@ class Wrong(Exception):
 
 def table(rows):
     head = ["case", "final state", "attempts", "double runs", "lost metrics", "seconds", "reason (witness)", "wrong"]
+    rows = [[*row[:6], row[6] if len(row[6]) <= REASON_MAX else row[6][:REASON_MAX] + "…", row[7]] for row in rows]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     for row in [head, *rows]:
         print("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip(), flush=True)
@@ -237,7 +239,8 @@ def table(rows):
 def worlds(watcher, chance, accounting, limits):
     """Of each: whether its groups of cases are played at the same time, and these."""
     nodes = World("nodes", watcher, 11, accounting, "PartitionName=shut Nodes=ALL State=DOWN\n")
-    controller, daemon = World("controller", watcher, 2, False), World("daemon", watcher, 3, accounting, "MinJobAge=5\n")  # seconds that it knows ended jobs
+    controller = World("controller", watcher, 2, False)
+    daemon = World("daemon", watcher, 3, accounting, "MinJobAge=5\n")  # seconds that it knows ended jobs
     found = [(nodes, True, nodes_suffer(nodes, Case)), (controller, False, controller_suffers(controller, Case)),
              (daemon, False, daemon_suffers(daemon, Case, chance, accounting))]
     if accounting:
