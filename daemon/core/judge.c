@@ -391,8 +391,20 @@ double pulse_age(struct pulse *pulse, double time, double wall, double steady)
     return steady - pulse->seen;
 }
 
-void judge(struct judgement *judgement, const struct witnesses *w)
+void witnesses_settle(struct witnesses *w)
 {
+    bool bare = w->says_end && w->exit_code == EXIT_DONE && !w->exit_signal, saved = w->queues && w->end_code == EXIT_STOPPED;
+    if (!w->exit_present || !w->end_present || !(bare || saved))
+        return;
+    w->exit_code = w->end_code;
+    w->exit_signal = 0;
+}
+
+void judge(struct judgement *judgement, const struct witnesses *witnesses)
+{
+    struct witnesses settled = *witnesses;
+    const struct witnesses *w = &settled;
+    witnesses_settle(&settled);
     *judgement = (struct judgement){.to = w->state, .witness = "scheduler"};
     if (run_state_ended(w->state))
         return;

@@ -96,4 +96,7 @@ struct judgement {
     char reason[1024];   // empty: nothing is said
 };
 
+// A launcher's code is not always its worker's: srun ends with 0 where a step that was ended takes too long to go, and by a signal where it
+// was killed after the worker had saved. Then what the worker says of its end takes the place of the exit record's code. judge does it too.
+void witnesses_settle(struct witnesses *witnesses);
 void judge(struct judgement *judgement, const struct witnesses *witnesses);

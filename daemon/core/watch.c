@@ -185,6 +185,7 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
         w->end_present = true;
         w->end_code = EXIT_DONE;
     }
+    witnesses_settle(w);
 }
 
 static void kill_run(const struct view *view, struct job *job)

@@ -111,10 +111,15 @@ static void check_end(const struct witnesses *w, const struct judgement *j)
 }
 
 // What must be true of any judgement, whatever the witnesses say.
-static void check(const struct witnesses *w)
+static void check(const struct witnesses *given)
 {
     struct judgement j;
-    judge(&j, w);
+    struct witnesses settled = *given;
+    const struct witnesses *w = &settled;
+    judge(&j, given);
+    witnesses_settle(&settled);
+    if (j.to == RUN_SUCCEEDED && given->says_end && given->end_present && !given->done_before && !run_state_ended(given->state))
+        assert_int_equal(given->end_code, EXIT_DONE);
     enum job_phase phase = phase_that_counts(w);
     bool without_success = run_state_ended(j.to) && j.to != RUN_SUCCEEDED && j.to != RUN_CANCELLED;
     assert_non_null(j.witness);
@@ -158,6 +163,7 @@ static void combine_flags(struct witnesses *w)
         w->memory_evidence = !w->queues && flags & 128;
         w->before_alive = w->queues && !w->started && !w->exit_present && flags & 64;
         w->idle = w->queues && flags & 128 ? IDLE_MAX : IDLE_MAX - 1;
+        w->says_end = w->queues && w->end_present; // without an end of the worker's, its launcher's code proves nothing: in the table
         w->memory_reason = !w->queues && w->memory_evidence && w->killed ? "its limit" : NULL;
         check(w);
     }
@@ -314,6 +320,10 @@ static const struct row scheduler[] = {
     {"exit code 0, and the worker says so too", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "exit record"},
     {"killed after the worker's end, and about to be started again", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(137, 9), .says_end = true, .end_present = true, .attempt = 1}, RUN_FINISHING, 1, 0, "being cancelled", 0, 0, "exit record"},
     {"its node failed after the worker's end", {.state = RUN_RUNNING, .phase = JOB_ENDED, .end = END_NODE_FAILED, .gone_for = 61, BEGAN, EXIT(137, 9), .says_end = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "all was done", 0, 0, "heartbeat"},
+    {"saved, its launcher says 0, to be started again", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(0, 0), .says_end = true, .end_present = true, .end_code = 75, .attempt = 1}, RUN_PENDING, 0, 0, "as attempt 2", 1, 0, "scheduler"},
+    {"saved, its launcher says 0", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .end_present = true, .end_code = 75, .attempt = 1}, RUN_QUEUED, 0, 1, "as attempt 2", 0, 0, "exit record"},
+    {"saved, and killed at the time limit after that", {.state = RUN_RUNNING, TOLD(END_TIME_LIMIT), BEGAN, EXIT(137, 9), .says_end = true, .end_present = true, .end_code = 75, .attempt = 1}, RUN_QUEUED, 0, 1, "as attempt 2", 0, 0, "exit record"},
+    {"failed, its launcher says 0", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .end_present = true, .end_code = 1}, RUN_FAILED, 0, 0, "exit code 1", 0, CAUSE_FAILED, "exit record"},
     {"exit code 0 without a word of the worker, to be started again", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(0, 0), .says_end = true, .attempt = 1}, RUN_PENDING, 0, 0, "as attempt 2", 1, 0, "scheduler"},
     {"cancelled, and its last start ended at once", {.state = RUN_RUNNING, TOLD(END_COMPLETED), .queues = true, .started = true, .heartbeat_age = INFINITY, .says_end = true, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "cancelled", 0, 0, "scheduler"},
     {"completed without a record", {.state = RUN_RUNNING, TOLD(END_COMPLETED), S, .started = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "scheduler"},
