@@ -5,8 +5,8 @@
 //
 //   slurm_events STANDIN [EVENTS [SEED]]     STANDIN: the program; 10,000 events; a seed of the clock's
 //
-// The last line tells what happened; the exit code is 0 when nothing was wrong. The same seed makes the same world; which answer meets which
-// moment is still the machine's business.
+// The last line tells what happened; the exit code is 0 when nothing was wrong. An interrupt (Ctrl-C) is the last event: what has begun comes to
+// its end. The same seed makes the same world; which answer meets which moment is still the machine's business.
 #include "daemon/core/core.h"
 #include "daemon/core/daemon.h"
 #include "schema/base/clock.h"
@@ -15,6 +15,7 @@
 #include "schema/record/layout.h"
 #include "tests/slurm/world.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,14 @@
 #include <unistd.h>
 
 enum { RUNS_AT_ONCE = 150, WRONG_SHOWN_MAX = 20, STUCK_SECONDS = 4000, WEATHER_SECONDS = 90 };
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
 
 // ---- time: the linker sends every call of the two clocks here ----
 
@@ -269,7 +278,7 @@ static void play_round(struct stage *stage)
 {
     struct world *world = stage->world;
     struct simulation *simulation = world->simulation;
-    world->calm = world->events >= stage->limit;
+    world->calm = interrupted || world->events >= stage->limit;
     simulation_lock(simulation);
     world_step(world, 1);
     world_seconds = simulation->now;
@@ -326,6 +335,7 @@ int main(int count, char **words)
     uint64_t seed = count > 3 ? strtoull(words[3], NULL, 10) : (uint64_t)time(NULL);
     double began = real_seconds();
     setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGINT, interrupt);
     printf("seed %llu\n", (unsigned long long)seed);
     set_stage(&stage, words[1], seed);
     do
