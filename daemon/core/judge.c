@@ -294,6 +294,8 @@ static void judge_told(struct judgement *judgement, const struct witnesses *w)
         decide(judgement, RUN_CANCELLED, "scheduler", "cancelled before it began");
     else if (w->end == END_COMPLETED && !w->started)
         judge_unbegun(judgement, w);
+    else if (w->end == END_COMPLETED && is_stuck(w) && is_unproven(w) && !w->cancel_requested)
+        judge_stuck(judgement, w, "scheduler"); // its next start found that it was given up, and ended at once
     else if (w->end == END_COMPLETED)
         judge_end(judgement, w, EXIT_DONE, 0, "scheduler");
     else // a scheduler shows code 0 where there is none
@@ -308,6 +310,8 @@ static void judge_silent(struct judgement *judgement, const struct witnesses *w)
     } else if (w->over_time) {
         decide(judgement, RUN_TIMED_OUT, "scheduler", "time limit reached; the job is gone without an exit record");
         judgement->cause = CAUSE_TIMED_OUT;
+    } else if (w->queues && is_stuck(w)) { // its last job was ended by us, most likely
+        judge_stuck(judgement, w, "scheduler");
     } else if (w->memory_evidence && w->memory_reason) {
         decide(judgement, RUN_OUT_OF_MEMORY, "scheduler", "%s", w->memory_reason);
         judgement->cause = CAUSE_OUT_OF_MEMORY;
