@@ -16,6 +16,8 @@ struct client {
     char *url, *token;
     bool here;           // found by this home's daemon.json: looked up again when the daemon was started anew
     struct curl_slist *headers;
+    void (*waiting)(void *context); // called while an answer is awaited; NULL: nobody is
+    void *waiting_context;
     char fault[CURL_ERROR_SIZE];
 };
 
@@ -85,7 +87,10 @@ static int find_here(struct client *client, struct error *err)
 
 static int stop_on_interrupt(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
-    (void)context, (void)a, (void)b, (void)c, (void)d;
+    (void)a, (void)b, (void)c, (void)d;
+    const struct client *client = context;
+    if (client->waiting)
+        client->waiting(client->waiting_context);
     return client_interrupts > client_interrupts_heard ? 1 : 0;
 }
 
@@ -140,6 +145,7 @@ static void set_options(struct client *client)
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, client->fault);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, stop_on_interrupt);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, client);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
     set_headers(client);
 }
@@ -171,6 +177,12 @@ void client_close(struct client *client)
     free(client->url);
     free(client->token);
     free(client);
+}
+
+void client_while_waiting(struct client *client, void (*call)(void *context), void *context)
+{
+    client->waiting = call;
+    client->waiting_context = context;
 }
 
 const char *client_url(const struct client *client)

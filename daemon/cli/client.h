@@ -26,6 +26,8 @@ char *client_link(const struct client *client, const char *route); // the dashbo
 
 // method "GET" or "POST"; body may be NULL. -1 only if no answer came. The reply must be released in both cases.
 int client_ask(struct client *client, const char *method, const char *path, const struct json *body, struct reply *reply, struct error *err);
+// Called about once a second while an answer is awaited. NULL: nobody is.
+void client_while_waiting(struct client *client, void (*call)(void *context), void *context);
 void reply_release(struct reply *reply);
 // The sentence of a refusal ({"error": …}), or what can be said instead.
 const char *reply_sentence(const struct reply *reply);

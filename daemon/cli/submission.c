@@ -1,7 +1,9 @@
 #include "daemon/cli/submission.h"
 #include "daemon/cli/cost.h"
+#include "daemon/cli/submitting.h"
 #include "daemon/serve/target.h"
 #include "schema/base/file.h"
+#include "schema/base/patch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,24 +86,47 @@ static struct json *relation_of(const struct spec_file *file, size_t index)
     return relation;
 }
 
-static struct json *body_of(const struct spec_file *file, const struct arguments *arguments, struct error *err)
+// Each run in full, or as what it changes of the first of its entry: trials differ in a few words.
+static struct json *runs_of(const struct spec_file *file)
+{
+    struct json *runs = js_array(), *first = NULL;
+    size_t entry = SIZE_MAX, like = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        struct json *whole = spec_to_json(&file->runs[i].spec);
+        struct json *change = first && file->runs[i].entry == entry ? js_patch_of(first, whole) : NULL;
+        if (change) {
+            struct json *run = js_object();
+            js_set(run, "like", js_integer((int64_t)like));
+            js_set(run, "change", change);
+            js_append(runs, run);
+            js_free(whole);
+            continue;
+        }
+        js_append(runs, whole);
+        first = whole;
+        entry = file->runs[i].entry;
+        like = i;
+    }
+    return runs;
+}
+
+static struct json *body_of(const struct spec_file *file, const struct arguments *arguments, const char *id, struct error *err)
 {
     struct text text;
     text_init(&text, SPEC_BYTES_MAX);
     struct json *body = NULL;
     if (file_read_any(file->path, &text, err) == 0) {
         char *path = path_absolute(file->path, NULL);
-        struct json *runs = js_array(), *relations = js_array();
-        for (size_t i = 0; i < file->count; i++) {
-            js_append(runs, spec_to_json(&file->runs[i].spec));
+        struct json *relations = js_array();
+        for (size_t i = 0; i < file->count; i++)
             js_append(relations, relation_of(file, i));
-        }
         body = js_object();
+        js_set(body, "id", js_string(id));
         js_set(body, "path", js_string(path));
         js_set(body, "text", js_string(text.at));
         js_set(body, "name", js_string(argument_value(arguments, "name", NULL)));
         js_set(body, "environment", told_environment());
-        js_set(body, "runs", runs);
+        js_set(body, "runs", runs_of(file));
         js_set(body, "relations", relations);
         js_set(body, "concurrency", js_integer(file->concurrency));
         free(path);
@@ -115,17 +140,26 @@ int submission_send(struct client *client, const struct spec_file *file, const s
     struct error err = {0};
     struct reply reply = {0};
     int code = CLI_NO_DAEMON;
+    struct submitting submitting;
     *answer = NULL;
-    struct json *body = body_of(file, arguments, &err);
+    submitting_begin(&submitting, client, arguments);
+    struct json *body = body_of(file, arguments, submitting.id, &err);
     if (!body) {
         fprintf(stderr, "switchyard: %s\n", err.text);
+        submitting_end(&submitting, client);
         return CLI_USAGE;
     }
     client_interrupts_heard++; // one Ctrl-C does not end this request: half-known runs could not be cancelled
     int answered = client_ask(client, "POST", "/api/v1/submissions", body, &reply, &err);
     client_interrupts_heard--;
+    submitting_end(&submitting, client);
     if (answered != 0) {
         fprintf(stderr, "switchyard: %s\n", err.text);
+        if (client_interrupts > client_interrupts_heard)
+            fprintf(stderr, "switchyard: the daemon may go on with the submission: `switchyard ls` shows what came of it\n");
+    } else if (submitting.cancelled && reply.status == 409) {
+        reply_say(&reply);
+        code = CLI_INTERRUPTED;
     } else if (reply.status == 201 && reply.json) {
         *answer = js_keep(reply.json);
         const struct json *left_out = js_get(reply.json, "left_out");

@@ -8,6 +8,7 @@ static int run_submit(const struct arguments *arguments)
     struct spec_file file;
     struct client *client = NULL;
     struct json *answer = NULL;
+    client_catch_interrupt();
     int code = submission_load(&file, arguments);
     if (code != CLI_DONE)
         goto out;

@@ -30,8 +30,10 @@ static int cancel(struct daemon *daemon, const struct run_row *row, struct answe
 {
     if (run_state_ended(row->state))
         return answer_fail(answer, 409, "%s/%s is over: %s", row->project, row->name, run_state_name(row->state));
+    if (row->state == RUN_CREATED)
+        return answer_fail(answer, 409, "%s/%s is still being submitted", row->project, row->name);
     int status = state_request_cancel(daemon->state, row->id, &answer->error);
-    if (status == 0 && row->state <= RUN_QUEUED)
+    if (status == 0 && row->state == RUN_QUEUED)
         status = core_change(daemon, row->id, RUN_CANCELLED, "cancelled before it began", "user", &answer->error);
     if (status != 0)
         answer->status = 500;

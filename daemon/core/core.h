@@ -16,6 +16,7 @@
 #include "daemon/store/trackio.h"
 #include "schema/record/record.h"
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum {
     RUNS_ALIVE_MAX = 100000,
@@ -81,6 +82,17 @@ struct executor_use {
     bool queues; // jobs wait in its own queue and take none of this machine's cores; it may start them again by itself
 };
 
+// When the queue was last looked at, and whether there is a reason to look again.
+struct queue_look {
+    int64_t changes; // state_changes() of then
+    bool again;      // something could not be done, or not all of it
+    double due;      // wall seconds: a run's pause before a retry is over; INFINITY: none waits
+    double looked;   // steady seconds
+    size_t waiting;  // runs that were left in it
+};
+
+struct submission;
+
 struct daemon {
     char *home, *trackio_path, *worker, *job_script;
     int lock_fd;
@@ -103,6 +115,10 @@ struct daemon {
     struct watch *watches[WATCH_BUCKETS]; // by run; found by the tick thread, or under the lock
     bool behind;                          // this tick left records for the next one: it comes at once; the tick thread's
     size_t handovers;                     // runs on their way to a scheduler; the tick thread's
+    struct queue_look queue;              // the tick thread's
+    struct submission *submissions;       // under way; under the lock
+    bool unqueued;                        // a complete one still has runs that are not in the queue; under the lock
+    atomic_bool ending;                   // no submission will be completed any more
 };
 
 // What a tick needs to know of one run, copied so that it can be used without the lock.
@@ -125,7 +141,8 @@ struct views {
     struct view *at;
     size_t count;
 };
-int views_load(struct daemon *daemon, struct views *views, struct error *err); // all alive runs, oldest first; takes the lock itself
+int views_load(struct daemon *daemon, struct views *views, struct error *err); // all that are with an executor, oldest first; takes the lock itself
+int views_load_one(struct daemon *daemon, struct views *views, int64_t run, struct error *err); // none, if it is not there
 void views_release(struct views *views);
 struct watch *watch_find(struct daemon *daemon, int64_t run); // NULL if nobody watches it; under the lock, or by the tick thread
 void watches_sweep(struct daemon *daemon);                    // forgets those that this tick did not use
@@ -148,8 +165,12 @@ void core_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int core_change(struct daemon *daemon, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err);
 void core_event(struct daemon *daemon, int64_t run, const char *kind, const char *text, const char *witness, double when);
 
+// queue.c
+void queue_start(struct daemon *daemon, const struct views *views); // what is queued and ready, as far as cores and GPUs reach; views: what runs
+
 // schedule.c
-void schedule_start(struct daemon *daemon, const struct views *views); // what is queued and ready, as far as cores and GPUs reach
+void schedule_begin(struct daemon *daemon, const struct view *view, const struct launch *launch, struct json *job); // a queued run: stores the intent
+void schedule_fail(struct daemon *daemon, const struct view *view, const char *reason); // a run that cannot go on for a reason of the world's
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt); // hands a stored intent over, once
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err);
 
@@ -168,9 +189,8 @@ struct sweep_places {
     struct sweep_place { int64_t experiment, most, taken; } *at;
     size_t count;
 };
-// Whether a trial may start now; reason says why not. *place: where it is to be counted when it starts; NULL: nothing limits it. It is
-// valid until the next call.
-bool places_look(struct daemon *daemon, struct sweep_places *places, const struct view *view, struct sweep_place **place, char *reason, size_t size);
+// Where this trial is to be counted when it starts; NULL: nothing limits it. Valid until the next call.
+struct sweep_place *places_of(struct daemon *daemon, struct sweep_places *places, const struct queued *queued);
 void places_release(struct sweep_places *places);
 
 // ingest.c: true when every line of the run's records is in the store. over: nothing will be written any more.

@@ -34,10 +34,15 @@ struct answer {
 };
 void answer_release(struct answer *answer);
 
-// body: {"path", "text", "name"|null, "environment": {…}, "runs": [resolved spec JSON, …], "relations": [{"kind", "needs": [indices of runs],
+// body: {"id": a word for it|absent, "path", "text", "name"|null, "environment": {…}, "runs": [resolved spec JSON, or {"like": index of one that is
+// given in full, "change": a merge patch}, …], "relations": [{"kind", "needs": [indices of runs],
 // "entry", "sweep": {key: value}|null}, …] (of each run, or none), "concurrency": most trials at once}. 201: {"runs":
 // [{"project","name","run_id","kind"}], "left_out": stages that need not run, with their "reason"}
 void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer);
+// {"submissions": [{"id": the client's word or null, "runs", "done", "phase": checking, naming, writing, storing}]} that are under way
+void daemon_submissions(struct daemon *daemon, struct answer *answer);
+void daemon_submission_cancel(struct daemon *daemon, const char *id, struct answer *answer); // 202; asked while it is not complete, nothing of it stays
+void daemon_end_submissions(struct daemon *daemon); // none will be completed any more: the daemon is about to end
 // {"runs": [{project, name, run_id, kind, state, reason, attempt, step, iterations, progress 0..1, eta_seconds|null, loss|null,
 //   diverged_step|null (from which on its loss is not finite), validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first
 void daemon_list(struct daemon *daemon, const char *project, struct answer *answer);

@@ -4,6 +4,7 @@
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/base/hash.h"
+#include "schema/base/patch.h"
 #include "schema/record/layout.h"
 #include "schema/shape/plan.h"
 
@@ -25,9 +26,14 @@ static struct draft *add_draft(struct drafts *drafts, const char *kind)
     return draft;
 }
 
+char *draft_staging(const char *directory, const char *run_id)
+{
+    return string_format("%.*s/.new-%s", (int)(strrchr(directory, '/') - directory), directory, run_id);
+}
+
 void draft_free_name(const struct draft *draft)
 {
-    char *aside = string_format("%s/%s/.new-%s", draft->root, draft->row.project, draft->row.run_id);
+    char *aside = draft_staging(draft->row.directory, draft->row.run_id);
     if (rename(draft->row.directory, aside) == 0)
         directory_remove(aside, NULL);
     free(aside);
@@ -67,17 +73,57 @@ void drafts_release(struct drafts *drafts, bool undo)
             spec_release(&draft->spec);
         free(draft->root);
         free(draft->staging);
-        free(draft->placed);
         free(draft->text_path);
         free(draft->from_directory);
     }
     free(drafts->at);
+    js_free(drafts->makers);
     *drafts = (struct drafts){0};
 }
 
 // ---- the spec ----
 
-static int read_spec(struct draft *draft, const struct json *resolved, const char *name, struct error *err)
+// What is the same as in another spec is the same value: ten thousand trials are not ten thousand times as large.
+static void share_with(struct json *spec, const struct json *other)
+{
+    for (void *i = js_first(other); i; i = js_next(other, i)) {
+        const struct json *own = js_get(spec, js_key(i));
+        if (own && js_equal(own, js_value(i)))
+            js_set(spec, js_key(i), js_keep(js_value(i)));
+    }
+}
+
+int draft_make_plan(struct draft *draft, struct error *err)
+{
+    struct plan plan;
+    if (plan_init(&plan, &draft->spec, err) != 0)
+        return -1;
+    draft->row.plan = plan_to_json(&plan, &draft->spec);
+    return 0;
+}
+
+void draft_forget_documents(struct draft *draft)
+{
+    js_free(draft->row.spec);
+    js_free(draft->row.plan);
+    js_free(draft->row.provenance);
+    draft->row.spec = draft->row.plan = draft->row.provenance = NULL;
+}
+
+// A run is a whole spec, or {"like": i, "change": {…}}: run i of these, with a merge patch. js_free()
+static struct json *run_of(const struct json *runs, size_t index, struct error *err)
+{
+    const struct json *run = js_at(runs, index), *like = js_get(run, "like");
+    if (!like)
+        return js_keep(run);
+    const struct json *base = js_at(runs, (size_t)js_integer_of(like, INT64_MAX));
+    if (js_kind(base) == JSON_KIND_OBJECT && !js_get(base, "like"))
+        return js_patched(base, js_get(run, "change"));
+    error_set(err, "runs[%zu]: like is the index of a run that is given in full", index);
+    return NULL;
+}
+
+static int read_spec(struct draft *draft, const struct json *resolved, const char *name, const struct draft *before, struct error *err)
 {
     if (spec_from_json(&draft->spec, resolved, err) != 0)
         return -1;
@@ -91,7 +137,8 @@ static int read_spec(struct draft *draft, const struct json *resolved, const cha
     if (plan_init(&plan, spec, err) != 0)
         return -1;
     draft->row.spec = spec_to_json(spec);
-    draft->row.plan = plan_to_json(&plan, spec);
+    if (before)
+        share_with(draft->row.spec, before->row.spec);
     draft->row.iterations = spec->training.iterations;
     snprintf(draft->row.project, sizeof draft->row.project, "%s", spec->project);
     int length = name ? snprintf(draft->row.name, sizeof draft->row.name, "%s", name)
@@ -198,7 +245,7 @@ static int refuse_unfinished(const struct run_row *row, struct error *err)
     return -1;
 }
 
-static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t index, size_t first, struct error *err)
+static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t index, const struct json *names, struct error *err)
 {
     struct draft *draft = &drafts->at[index];
     const struct spec_from *from = &draft->spec.model.from;
@@ -210,11 +257,11 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
             from->path, COMPLETE_FILE);
     if (!from->run)
         return 0;
-    for (size_t i = first; i < drafts->count; i++)
-        if (i != index && drafts->at[i].has_spec && strcmp(drafts->at[i].spec.name, from->run) == 0) {
-            draft->from_sibling = (ptrdiff_t)i;
-            return fits(&draft->spec, &drafts->at[i].spec, from->run, err);
-        }
+    int64_t sibling = js_integer_of(js_get(names, from->run), FROM_NONE);
+    if (sibling != FROM_NONE && sibling != (int64_t)index) {
+        draft->from_sibling = (ptrdiff_t)sibling;
+        return fits(&draft->spec, &drafts->at[sibling].spec, from->run, err);
+    }
     struct run_row row;
     const char *slash = strchr(from->run, '/');
     pthread_mutex_lock(&daemon->lock);
@@ -241,36 +288,23 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
 
 // ---- its directory ----
 
-static int make_staging(struct daemon *daemon, struct draft *draft, struct error *err)
+// before: a draft whose directory is there.
+static int make_staging(struct draft *draft, const struct draft *before, struct error *err)
 {
-    const char *output = draft->has_spec ? draft->spec.output : NULL;
-    if (!draft->root)
-        draft->root = output ? string_copy(output) : path_join(daemon->home, "runs");
-    draft->root_made = !file_exists(draft->root);
+    bool there = before && strcmp(before->root, draft->root) == 0 && strcmp(before->row.project, draft->row.project) == 0;
+    draft->root_made = !there && !file_exists(draft->root);
     char *project = path_join(draft->root, draft->row.project);
-    int status = directory_make(project, err);
+    int status = there ? 0 : directory_make(project, err);
     if (status == 0) {
-        draft->staging = path_join(project, ".new-XXXXXX");
-        mode_t mask = umask(0);
-        umask(mask);
-        if (!mkdtemp(draft->staging)) {
+        draft->staging = draft_staging(draft->row.directory, draft->row.run_id);
+        if (mkdir(draft->staging, 0777) != 0) {
             status = error_errno(err, "%s: cannot write here", project);
             free(draft->staging);
             draft->staging = NULL;
-        } else if (chmod(draft->staging, 0777 & ~mask) != 0) {
-            status = error_errno(err, "%s", draft->staging);
         }
     }
     free(project);
     return status == 0 ? 0 : error_context(err, "output");
-}
-
-static struct draft *find_key(struct drafts *drafts, const char *key)
-{
-    for (size_t i = 0; i < drafts->count; i++)
-        if (!drafts->at[i].has_spec && strcmp(drafts->at[i].key, key) == 0)
-            return &drafts->at[i];
-    return NULL;
 }
 
 static struct json *tokenize_spec(struct daemon *daemon, const struct draft *user)
@@ -287,10 +321,13 @@ static struct json *tokenize_spec(struct daemon *daemon, const struct draft *use
 }
 
 // A stage that makes this run's data, beside the run, once for all that need the same.
-static void add_tokenize(struct daemon *daemon, struct drafts *drafts, struct drafts *stages, size_t index)
+static void add_tokenize(struct daemon *daemon, struct drafts *drafts, struct drafts *stages, struct json *made, size_t index)
 {
     const struct draft *user = &drafts->at[index];
-    if (!user->key[0] || dataset_is_complete(daemon->home, user->key) || find_key(stages, user->key) || find_key(drafts, user->key))
+    if (!user->key[0] || js_get(made, user->key))
+        return;
+    js_set(made, user->key, js_boolean(true));
+    if (dataset_is_complete(daemon->home, user->key))
         return;
     struct draft *stage = add_draft(stages, "tokenize");
     stage->user = (ptrdiff_t)index;
@@ -311,11 +348,8 @@ static int make_stage(struct daemon *daemon, struct draft *draft, struct error *
     if (!draft->key[0])
         return error_set(err, "a stage that tokenizes needs data.text");
     struct json *spec = tokenize_spec(daemon, draft);
-    draft->root = draft->spec.output ? string_copy(draft->spec.output) : path_join(daemon->home, "runs");
     js_free(draft->row.spec);
-    js_free(draft->row.plan);
     draft->row.spec = spec;
-    draft->row.plan = NULL;
     draft->row.iterations = 0;
     draft->row.dataset_key = string_copy(draft->key);
     strcpy(draft->row.kind, "tokenize");
@@ -325,31 +359,49 @@ static int make_stage(struct daemon *daemon, struct draft *draft, struct error *
 
 // ---- all of it ----
 
-static int check_runs(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+static int check_shape(const struct json *body, size_t *count, struct error *err)
 {
     const struct json *runs = js_get(body, "runs");
+    *count = js_count(runs);
+    if (js_kind(runs) != JSON_KIND_ARRAY || *count == 0 || *count > SUBMISSION_RUNS_MAX)
+        return error_set(err, "a submission has 1 to %d runs, this one has %zu: choose some with --run", SUBMISSION_RUNS_MAX, *count);
+    if (js_string_of(js_get(body, "name"), NULL) && *count > 1)
+        return error_set(err, "--name names one run, this submission has %zu: choose one with --run", *count);
+    return relations_check(body, *count, err);
+}
+
+static int read_runs(struct daemon *daemon, struct drafts *drafts, const struct json *body, size_t count, struct submission *submission, struct error *err)
+{
     const char *name = js_string_of(js_get(body, "name"), NULL);
-    size_t count = js_count(runs);
-    if (js_kind(runs) != JSON_KIND_ARRAY || count == 0 || count > DRAFTS_MAX)
-        return error_set(err, "a submission has 1 to %d runs, this one has %zu: choose some with --run", DRAFTS_MAX, count);
-    if (name && count > 1)
-        return error_set(err, "--name names one run, this submission has %zu: choose one with --run", count);
-    if (relations_check(body, count, err) != 0)
-        return -1;
     for (size_t i = 0; i < count; i++) {
         struct draft *draft = add_draft(drafts, "train");
         draft->relation = relation_of(body, i);
-        if (read_spec(draft, js_at(runs, i), name, err) != 0)
+        struct json *resolved = run_of(js_get(body, "runs"), i, err);
+        int status = resolved ? read_spec(draft, resolved, name, i ? draft - 1 : NULL, err) : -1;
+        js_free(resolved);
+        if (status != 0 || submission_step(daemon, submission, err) != 0)
             return -1;
     }
-    for (size_t i = 0; i < count; i++)
-        if (fits_machine(daemon, &drafts->at[i].spec, err) != 0 || look_at_data(drafts, i, err) != 0 || look_at_from(daemon, drafts, i, 0, err) != 0)
-            return error_context(err, "%s", drafts->at[i].spec.name);
-    for (size_t i = 0; i < count; i++)
+    return 0;
+}
+
+static int check_runs(struct daemon *daemon, struct drafts *drafts, struct error *err)
+{
+    struct json *names = js_object(); // the first of each name
+    int status = 0;
+    for (size_t i = 0; i < drafts->count; i++)
+        if (!js_get(names, drafts->at[i].spec.name))
+            js_set(names, drafts->at[i].spec.name, js_integer((int64_t)i));
+    for (size_t i = 0; i < drafts->count && status == 0; i++)
+        if (fits_machine(daemon, &drafts->at[i].spec, err) != 0 || look_at_data(drafts, i, err) != 0 ||
+            look_at_from(daemon, drafts, i, names, err) != 0)
+            status = error_context(err, "%s", drafts->at[i].spec.name);
+    for (size_t i = 0; i < drafts->count && status == 0; i++)
         if (strcmp(js_string_of(js_get(drafts->at[i].relation, "kind"), "train"), "tokenize") == 0 &&
             make_stage(daemon, &drafts->at[i], err) != 0)
-            return error_context(err, "%s", drafts->at[i].spec.name);
-    return 0;
+            status = error_context(err, "%s", drafts->at[i].spec.name);
+    js_free(names);
+    return status;
 }
 
 // What a record tells of, and a trial seldom changes.
@@ -381,33 +433,28 @@ static int collect_record(struct daemon *daemon, struct draft *draft, const stru
     return draft->row.provenance ? 0 : -1;
 }
 
-static int prepare_directories(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+int draft_make_directory(struct daemon *daemon, struct draft *draft, const struct draft *before, const struct json *body, struct error *err)
 {
-    const struct draft *before = NULL;
-    for (size_t i = 0; i < drafts->count; i++) {
-        struct draft *draft = &drafts->at[i];
-        if (make_staging(daemon, draft, err) != 0)
-            return -1;
-        if (!draft->has_spec)
-            continue;
-        if (collect_record(daemon, draft, before, body, err) != 0)
-            return -1;
-        before = draft;
-    }
-    return 0;
+    if (make_staging(draft, before, err) != 0)
+        return -1;
+    return draft->has_spec ? collect_record(daemon, draft, before, body, err) : 0;
 }
 
 // Puts the stages in front; sibling references move with them.
 static void join_stages(struct daemon *daemon, struct drafts *drafts, struct drafts *stages)
 {
+    struct json *made = js_object(); // {key: true} of what some stage makes, or has made
+    for (size_t i = 0; i < drafts->count; i++)
+        if (!drafts->at[i].has_spec)
+            js_set(made, drafts->at[i].key, js_boolean(true));
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
         draft->user = (ptrdiff_t)i;
-        if (!draft->has_spec)
-            continue;
         draft->root = draft->spec.output ? string_copy(draft->spec.output) : path_join(daemon->home, "runs");
-        add_tokenize(daemon, drafts, stages, i);
+        if (draft->has_spec)
+            add_tokenize(daemon, drafts, stages, made, i);
     }
+    js_free(made);
     for (size_t i = 0; i < stages->count; i++)
         stages->at[i].user += (ptrdiff_t)stages->count;
     for (size_t i = 0; i < drafts->count; i++) {
@@ -420,20 +467,27 @@ static void join_stages(struct daemon *daemon, struct drafts *drafts, struct dra
     stages->count += drafts->count;
     free(drafts->at);
     *drafts = *stages;
+    drafts->makers = js_object();
+    for (size_t i = drafts->count; i-- > 0;)
+        if (!drafts->at[i].has_spec)
+            js_set(drafts->makers, drafts->at[i].key, js_integer((int64_t)i));
 }
 
-int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer)
+int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct submission *submission, struct answer *answer)
 {
-    struct drafts stages = {.at = allocate(2 * DRAFTS_MAX, sizeof *stages.at)};
-    *drafts = (struct drafts){.at = allocate(DRAFTS_MAX, sizeof *drafts->at)};
-    if (check_runs(daemon, drafts, body, &answer->error) != 0) {
-        free(stages.at);
-    } else {
-        join_stages(daemon, drafts, &stages);
-        if (prepare_directories(daemon, drafts, body, &answer->error) == 0)
-            return 0;
-    }
-    drafts_release(drafts, true);
+    struct error *err = &answer->error;
+    size_t count = 0;
     answer->status = 400;
+    if (check_shape(body, &count, err) != 0)
+        return -1;
+    struct drafts stages = {.at = allocate(2 * count, sizeof *stages.at)};
+    *drafts = (struct drafts){.at = allocate(count, sizeof *drafts->at)};
+    submission_phase(submission, "checking");
+    if (read_runs(daemon, drafts, body, count, submission, err) == 0 && check_runs(daemon, drafts, err) == 0) {
+        join_stages(daemon, drafts, &stages);
+        return 0;
+    }
+    free(stages.at);
+    drafts_release(drafts, true);
     return -1;
 }

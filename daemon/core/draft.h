@@ -1,10 +1,12 @@
-// Drafts: the runs of a submission while it is being checked, before anything of it is stored. A draft's directory is prepared beside its
-// final place under a name of its own (.new-XXXXXX) and renamed when all of the submission is good.
+// Drafts: the runs of a submission while it is being taken in. A draft's directory is prepared beside its final place under a name of its
+// own (.new-<run_id>) and renamed when all of the submission is good. Whatever is on the disk of a draft, the database knew before: a
+// daemon that was killed finds it again (submissions.c).
 #pragma once
 #include "daemon/core/core.h"
 #include "schema/spec/spec.h"
+#include <stdatomic.h>
 
-enum { DRAFTS_MAX = 1024, RELATIONS_MAX = 100000, FROM_NONE = -1 };
+enum { RELATIONS_MAX = 100000, FROM_NONE = -1 };
 
 struct draft {
     struct run_row row;
@@ -14,7 +16,7 @@ struct draft {
     char *root;             // where its project's directory is
     bool root_made;         // there was no such directory before
     char *staging;          // prepared directory; NULL: not made, or in its place already
-    char *placed;           // final directory, once it is there
+    bool placed;            // it is in its final place
     char key[33];           // dataset it needs or makes; empty: none
     char *text_path;        // what is tokenised
     ptrdiff_t user;         // index of the draft by whose spec it is launched: its own, or that of one that needs what it makes
@@ -30,10 +32,37 @@ struct drafts {
     struct draft *at; // tokenize drafts first, so that they are first in the queue too
     size_t count;
     size_t first; // where those that were asked for begin, in the order of the submission
+    struct json *makers; // {dataset key: index of the draft that makes it}
 };
 
-// All that needs no lock: specs, data, content keys, directories, provenance. On failure answer says why and nothing is left.
-int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer);
+// A submission under way, as everybody sees it.
+struct submission {
+    char id[33]; // the client's word for it; empty: none
+    size_t runs;
+    atomic_size_t done;
+    const char *_Atomic phase;
+    atomic_bool cancelled;
+    struct submission *next; // under the lock
+};
+
+// ---- submissions.c ----
+void submission_open(struct daemon *daemon, struct submission *submission, const struct json *body);
+void submission_close(struct daemon *daemon, struct submission *submission);
+void submission_phase(struct submission *submission, const char *phase); // nothing of it is done yet
+// One run more. -1, with the sentence: the whole of it is not wanted any more.
+int submission_step(struct daemon *daemon, struct submission *submission, struct error *err);
+// At the start: undoes what a daemon before had not completed, and finishes what it had.
+void submissions_recover(struct daemon *daemon);
+// Puts into the queue what a complete submission still holds back, because the disk was full, say. In a tick.
+void submissions_finish(struct daemon *daemon);
+
+// Specs, data and content keys: all that can be wrong with what was asked for. On failure answer says why.
+int drafts_prepare(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct submission *submission, struct answer *answer);
+// The directory of a draft that has its name, with what it was made of. before: the one before it that has a spec, or NULL.
+int draft_make_directory(struct daemon *daemon, struct draft *draft, const struct draft *before, const struct json *body, struct error *err);
+int draft_make_plan(struct draft *draft, struct error *err); // its plan as JSON: made when it is needed, it is long
+void draft_forget_documents(struct draft *draft);
+char *draft_staging(const char *directory, const char *run_id); // the name of its directory before it is in its place; free()
 // Removes what lies at a draft's final place. It leaves the name in one step, for a staging name that the next daemon clears away: half
 // removed there, it would be nobody's and keep the name.
 void draft_free_name(const struct draft *draft);

@@ -1,5 +1,5 @@
 // Opening and closing: one daemon a home, by a flock that the kernel gives back whatever way the daemon ends.
-#include "daemon/core/core.h"
+#include "daemon/core/draft.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 
@@ -136,6 +136,7 @@ void settings_follow(struct daemon *daemon)
     int status = settings_take(settings);
     if (status == 0)
         apply_settings(daemon);
+    daemon->queue.again = true;
     pthread_mutex_unlock(&daemon->lock);
     if (status != 0)
         core_log("%s does not count, what it said before does:\n%s", settings->path, settings->fault);
@@ -164,6 +165,7 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
         state_open(&daemon->state, database, err) == 0 && directory_make(daemon->trackio_path, err) == 0 &&
         trackio_open(&daemon->writer, daemon->trackio_path, err) == 0 && trackio_open(&daemon->reader, daemon->trackio_path, err) == 0) {
         daemon->series = series_new();
+        submissions_recover(daemon);
         remove_staging(daemon);
         status = 0;
     }

@@ -29,26 +29,52 @@ static int check_one(const struct json *relation, size_t index, size_t count, st
     return 0;
 }
 
-// Takes away, again and again, the runs whose needs are all taken away already; what is left waits for itself.
-static int check_order(const struct json *body, size_t count, struct error *err)
+struct order { // who needs whom, the other way round: users of run i are users[first[i]] … users[first[i + 1] - 1]
+    size_t *first, *users, *open, *ready; // open: needs that are not taken away yet; ready: those that have none left
+};
+
+static size_t need_at(const struct json *needs, size_t index)
 {
-    bool *taken = allocate(count, sizeof *taken);
-    size_t left = count;
-    for (bool moved = true; moved && left;) {
-        moved = false;
-        for (size_t i = 0; i < count; i++) {
-            const struct json *needs = js_get(relation_of(body, i), "needs");
-            bool ready = !taken[i];
-            for (size_t j = 0; ready && j < js_count(needs); j++)
-                ready = taken[js_integer_of(js_at(needs, j), 0)];
-            if (ready) {
-                taken[i] = moved = true;
-                left--;
-            }
-        }
+    return (size_t)js_integer_of(js_at(needs, index), 0);
+}
+
+static void turn_round(struct order *order, const struct json *body, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct json *needs = js_get(relation_of(body, i), "needs");
+        order->open[i] = js_count(needs);
+        for (size_t j = 0; j < order->open[i]; j++)
+            order->first[need_at(needs, j) + 2]++;
     }
-    free(taken);
-    return left ? error_set(err, "relations: %zu runs need each other in a circle: none of them could begin", left) : 0;
+    for (size_t i = 2; i < count + 2; i++)
+        order->first[i] += order->first[i - 1];
+    for (size_t i = 0; i < count; i++) {
+        const struct json *needs = js_get(relation_of(body, i), "needs");
+        for (size_t j = 0; j < order->open[i]; j++)
+            order->users[order->first[need_at(needs, j) + 1]++] = i;
+    }
+}
+
+// Takes away the runs whose needs are all taken away already; what is left waits for itself.
+static int check_order(const struct json *body, size_t count, size_t pairs, struct error *err)
+{
+    struct order order = {allocate(count + 2, sizeof(size_t)), allocate(pairs + 1, sizeof(size_t)), allocate(count, sizeof(size_t)),
+        allocate(count, sizeof(size_t))};
+    size_t found = 0;
+    turn_round(&order, body, count);
+    for (size_t i = 0; i < count; i++)
+        if (order.open[i] == 0)
+            order.ready[found++] = i;
+    for (size_t taken = 0; taken < found; taken++)
+        for (size_t i = order.first[order.ready[taken]]; i < order.first[order.ready[taken] + 1]; i++)
+            if (--order.open[order.users[i]] == 0)
+                order.ready[found++] = order.users[i];
+    free(order.first);
+    free(order.users);
+    free(order.open);
+    free(order.ready);
+    return found == count ? 0
+                          : error_set(err, "relations: %zu runs need each other in a circle: none of them could begin", count - found);
 }
 
 int relations_check(const struct json *body, size_t count, struct error *err)
@@ -66,7 +92,7 @@ int relations_check(const struct json *body, size_t count, struct error *err)
     }
     if (pairs > RELATIONS_MAX)
         return error_set(err, "relations: %zu needs; %d are the most", pairs, RELATIONS_MAX);
-    return check_order(body, count, err);
+    return check_order(body, count, pairs, err);
 }
 
 // ---- as rows ----

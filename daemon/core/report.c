@@ -17,6 +17,7 @@ enum { LAST = sizeof last_values / sizeof *last_values, MEDIANS = sizeof medians
 
 struct group {
     struct json *key;   // the spec without name, question and seed
+    uint64_t hash;      // of it
     struct json *title, *parameters, *runs, *seeds;
     struct json *sweep; // the swept keys that they share, all but the seed; null where they are no trials
     struct spread spreads[SPREADS];
@@ -48,6 +49,17 @@ static struct json *key_of(const struct run_row *row)
     return key;
 }
 
+// Every group is looked at for every run: only those of the same hash are compared.
+static uint64_t hash_of(const struct json *key)
+{
+    struct text text;
+    text_init(&text, SIZE_MAX / 2);
+    js_write(&text, key);
+    uint64_t hash = string_hash(text.at);
+    text_release(&text);
+    return hash;
+}
+
 // Of a trial: the name that it shares with the others, and what it was swept over but for the seed.
 static void name_group(struct daemon *daemon, struct group *group, const struct run_row *row)
 {
@@ -68,15 +80,16 @@ static void name_group(struct daemon *daemon, struct group *group, const struct 
 static struct group *group_of(struct report *report, const struct run_row *row)
 {
     struct json *key = key_of(row);
+    uint64_t hash = hash_of(key);
     for (size_t i = 0; i < report->count; i++)
-        if (js_equal(report->groups[i].key, key)) {
+        if (report->groups[i].hash == hash && js_equal(report->groups[i].key, key)) {
             js_free(key);
             return &report->groups[i];
         }
     report->groups = reallocate(report->groups, report->count + 1, sizeof *report->groups);
     struct group *group = &report->groups[report->count++];
     const struct json *parameters = js_get(row->plan, "parameters");
-    *group = (struct group){.key = key, .runs = js_array(), .seeds = js_array(), .parameters = parameters ? js_copy(parameters) : js_null()};
+    *group = (struct group){.key = key, .hash = hash, .runs = js_array(), .seeds = js_array(), .parameters = parameters ? js_copy(parameters) : js_null()};
     name_group(report->daemon, group, row);
     return group;
 }
@@ -98,9 +111,8 @@ static double busiest_expert(struct daemon *daemon, const struct run_row *row)
     return shares.count && same_everywhere ? experts * shares.sum / (double)shares.count : NAN;
 }
 
-static void report_run(void *context, const struct run_row *row)
+static void report_run(struct report *report, struct run_row *row)
 {
-    struct report *report = context;
     struct daemon *daemon = report->daemon;
     if (strcmp(row->kind, "train") != 0)
         return;
@@ -114,6 +126,8 @@ static void report_run(void *context, const struct run_row *row)
         js_append(report->left_out, left);
         return;
     }
+    if (state_read_documents(daemon->state, row, NULL) != 0)
+        return;
     struct group *group = group_of(report, row);
     js_append(group->runs, js_string(row->name));
     js_append(group->seeds, js_copy(js_get(js_get(row->spec, "training"), "seed")));
@@ -153,12 +167,30 @@ static struct json *group_json(const struct group *group)
     return object;
 }
 
+enum { ROWS_AT_ONCE = 64 }; // between them others have the lock
+
+static int report_page(struct report *report, const char *project, int64_t *last, struct error *err)
+{
+    struct run_row rows[ROWS_AT_ONCE];
+    size_t count = 0;
+    pthread_mutex_lock(&report->daemon->lock);
+    int status = state_runs_after(report->daemon->state, project, *last, ROWS_AT_ONCE, rows, &count, err);
+    for (size_t i = 0; i < count; i++) {
+        report_run(report, &rows[i]);
+        *last = rows[i].id;
+        run_row_release(&rows[i]);
+    }
+    pthread_mutex_unlock(&report->daemon->lock);
+    return status != 0 ? -1 : count == ROWS_AT_ONCE;
+}
+
 void daemon_report(struct daemon *daemon, const char *project, struct answer *answer)
 {
     struct report report = {.daemon = daemon, .left_out = js_array()};
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_each_run(daemon->state, project, false, report_run, &report, &answer->error);
-    pthread_mutex_unlock(&daemon->lock);
+    int64_t last = 0;
+    int status;
+    while ((status = report_page(&report, project, &last, &answer->error)) > 0)
+        continue;
     struct json *groups = js_array();
     for (size_t i = 0; i < report.count; i++) {
         js_append(groups, group_json(&report.groups[i]));

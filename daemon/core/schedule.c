@@ -1,7 +1,6 @@
-// The queue: first come, first served, as far as the machine's cores and GPUs reach (room.h); needs first. And the start of a job, exactly once across a
-// crash: the intent is stored before anything is started, and the run's tag is looked for before anything is started again.
+// The start of a job, exactly once across a crash: the intent is stored before anything is started, and the run's tag is looked for before
+// anything is started again. Which run is next, the queue says (queue.c).
 #include "daemon/core/core.h"
-#include "daemon/core/room.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
@@ -36,24 +35,9 @@ static void end_run(struct daemon *daemon, const struct view *view, enum run_sta
     pthread_mutex_unlock(&daemon->lock);
 }
 
-// ---- needs ----
-
-enum readiness { READY, WAITS, NEVER };
-
-// Under the lock. reason says which need did not succeed (NEVER), or is waited for (WAITS).
-static enum readiness look_at_needs(struct daemon *daemon, const struct view *view, char *reason, size_t size)
+void schedule_fail(struct daemon *daemon, const struct view *view, const char *reason)
 {
-    struct needed_run needed;
-    struct error err = {0};
-    int open = state_need_open(daemon->state, view->id, &needed, &err);
-    if (open < 0)
-        snprintf(reason, size, "%.500s", err.text);
-    else if (open == 0 && run_state_ended(needed.state))
-        snprintf(reason, size, "needs %s/%s, which %s%s: %s", needed.project, needed.name, needed.state == RUN_FAILED ? "" : "was ",
-            run_state_name(needed.state), needed.reason[0] ? needed.reason : "no reason known");
-    else if (open == 0)
-        snprintf(reason, size, "waits for %s/%s", needed.project, needed.name);
-    return open == 1 ? READY : open == 0 && run_state_ended(needed.state) ? NEVER : WAITS;
+    end_run(daemon, view, RUN_FAILED, reason);
 }
 
 // ---- starting ----
@@ -268,7 +252,7 @@ static bool store_intent(struct daemon *daemon, const struct view *view, struct 
     return stored;
 }
 
-static void start(struct daemon *daemon, const struct view *view, const struct launch *launch, struct json *job)
+void schedule_begin(struct daemon *daemon, const struct view *view, const struct launch *launch, struct json *job)
 {
     struct error err = {0};
     struct job leftovers = job_of(view);
@@ -295,149 +279,4 @@ static void start(struct daemon *daemon, const struct view *view, const struct l
     else if (store_intent(daemon, view, &attempt, launch))
         schedule_submit(daemon, view, &attempt);
     attempt_row_release(&attempt);
-}
-
-// ---- the queue ----
-
-// The process table is the only witness that counts for this machine's cores: nobody, in every look for a while. That it is called lost takes
-// longer, since its heartbeat may come from elsewhere, where this home was served before.
-static bool is_deserted(const struct view *view)
-{
-    return view->watch->gone_since > 0 && clock_steady() - view->watch->gone_since >= DESERTED_WAIT;
-}
-
-static bool holds_cores(const struct view *view)
-{
-    return view->state >= RUN_SUBMITTED && view->state <= RUN_FINISHING && !is_deserted(view);
-}
-
-// What this machine's queue can give, and what it has come to in this round.
-struct supply {
-    struct room room;
-    struct gpus free;
-    struct sweep_places places;
-};
-
-static bool is_here(const struct view *view)
-{
-    return view->executor && view->executor->calls == executor_local();
-}
-
-// Found anew in each round, from the jobs' own descriptions: a daemon that was away gives no GPU twice.
-static void look_at_supply(struct daemon *daemon, const struct views *views, struct supply *supply)
-{
-    *supply = (struct supply){.room = {.cores = daemon->machine.cores, .gpus = (int64_t)daemon->machine.gpus.count}, .free = daemon->machine.gpus};
-    for (size_t i = 0; i < views->count; i++) {
-        struct launch launch;
-        struct json *job = NULL;
-        if (!is_here(&views->at[i]) || !holds_cores(&views->at[i]))
-            continue;
-        if (job_load(daemon, &views->at[i], &launch, &job, NULL) == 0) {
-            supply->room.cores_taken += launch.slots;
-            gpus_remove(&supply->free, &launch.held);
-            launch_release(&launch);
-            js_free(job);
-        } else {
-            supply->room.cores_taken += 1; // its description is gone; it still runs somewhere
-        }
-    }
-    supply->room.gpus_taken = supply->room.gpus - (int64_t)supply->free.count;
-}
-
-// A queued run says what it waits for; said once, not in each round.
-static void say_why(struct daemon *daemon, const struct view *view, const char *reason)
-{
-    struct run_row row;
-    if (view->reason && strcmp(view->reason, reason) == 0)
-        return;
-    pthread_mutex_lock(&daemon->lock);
-    if (state_get_run(daemon->state, view->id, &row, NULL) == 0) {
-        if (row.state == RUN_QUEUED)
-            core_change(daemon, view->id, RUN_QUEUED, reason, "daemon", NULL);
-        run_row_release(&row);
-    }
-    pthread_mutex_unlock(&daemon->lock);
-}
-
-static void say_waits(struct daemon *daemon, const struct view *view, enum place place, int64_t cores)
-{
-    char reason[256];
-    if (place == PLACE_GPUS)
-        snprintf(reason, sizeof reason, "waits for %lld of this machine's %zu GPUs", (long long)view->watch->facts.gpus, daemon->machine.gpus.count);
-    else
-        snprintf(reason, sizeof reason, "waits for %lld of this machine's %lld cores", (long long)cores, (long long)daemon->machine.cores);
-    say_why(daemon, view, reason);
-}
-
-// Waits before a retry. A clock that was set meanwhile keeps nobody waiting for longer than the longest pause.
-static bool is_paused(const struct view *view)
-{
-    double left = view->retry_at - clock_wall();
-    return left > 0 && left <= RETRY_DELAY_MAX;
-}
-
-// sweep_place: where its sweep counts it; NULL: nowhere.
-static void start_if_room(struct daemon *daemon, const struct view *view, struct supply *supply, struct sweep_place *sweep_place)
-{
-    struct launch launch;
-    struct json *job = NULL;
-    struct error err = {0};
-    if (job_load(daemon, view, &launch, &job, &err) != 0) {
-        end_run(daemon, view, RUN_FAILED, err.text);
-        return;
-    }
-    enum place place = is_here(view) ? room_ask(&supply->room, launch.slots, launch.gpus) : PLACE_NOW;
-    if (place == PLACE_NOW && is_here(view)) {
-        gpus_take(&launch.held, &supply->free, launch.gpus);
-        gpus_remove(&supply->free, &launch.held);
-    }
-    if (place == PLACE_NOW) {
-        if (sweep_place)
-            sweep_place->taken++;
-        start(daemon, view, &launch, job);
-    } else {
-        say_waits(daemon, view, place, launch.slots);
-    }
-    launch_release(&launch);
-    js_free(job);
-}
-
-static void start_if_ready(struct daemon *daemon, const struct view *view, struct supply *supply)
-{
-    char reason[1024] = "its executor is not one of this build's";
-    enum readiness ready = NEVER;
-    if (is_paused(view))
-        return;
-    pthread_mutex_lock(&daemon->lock);
-    if (view->executor)
-        ready = look_at_needs(daemon, view, reason, sizeof reason);
-    pthread_mutex_unlock(&daemon->lock);
-    struct sweep_place *place = NULL;
-    if (ready == READY && !places_look(daemon, &supply->places, view, &place, reason, sizeof reason))
-        ready = WAITS;
-    if (ready == NEVER)
-        end_run(daemon, view, RUN_FAILED, reason);
-    else if (ready == WAITS)
-        say_why(daemon, view, reason);
-    else if (view->executor->queues && daemon->handovers >= HANDOVERS_MAX)
-        return; // its description is not read before it is its turn
-    else if (is_here(view) && supply->room.gpus_awaited && view->watch->facts.gpus > 0)
-        say_waits(daemon, view, PLACE_GPUS, 0); // known without its description, which a long queue need not read in each round
-    else
-        start_if_room(daemon, view, supply, place);
-}
-
-void schedule_start(struct daemon *daemon, const struct views *views)
-{
-    bool queued = false;
-    for (size_t i = 0; i < views->count; i++)
-        queued |= views->at[i].state == RUN_QUEUED;
-    if (!queued)
-        return;
-    struct supply supply;
-    look_at_supply(daemon, views, &supply);
-    for (size_t i = 0; i < views->count; i++)
-        if (views->at[i].state == RUN_QUEUED && !(is_here(&views->at[i]) && supply.room.cores_awaited))
-            start_if_ready(daemon, &views->at[i], &supply);
-    places_release(&supply.places);
 }

@@ -1,4 +1,6 @@
-// A submission becomes runs: rows, needs and directories, all of them or none. The slow part (draft.c) has happened without the lock.
+// A submission becomes runs: rows, directories and documents, all of it or nothing, in many small steps that hold nobody up. First rows that
+// nobody sees, which give each run its name and tell a daemon after us what there is to undo; then the directories, beside their places;
+// one wait for the disk; the names; and when the database calls the submission complete, it is.
 #include "daemon/core/dataset.h"
 #include "daemon/core/draft.h"
 #include "schema/base/clock.h"
@@ -6,41 +8,58 @@
 #include "schema/record/layout.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
-// ---- names ----
+enum {
+    ROWS_AT_ONCE = 128,     // in one transaction: a few milliseconds under the lock
+    DOCUMENTS_AT_ONCE = 32, // long ones
+    SYNC_EACH_MAX = 16,     // so few directories are waited for one by one, more by what the whole file system has to write
+    OTHERS_WAIT_MS = 50
+};
+
+struct submitting { // one submission, from its drafts to the queue
+    struct daemon *daemon;
+    struct drafts drafts;
+    struct submission submission;
+    const struct json *body;
+    int64_t experiment; // 0: no row of it is stored
+    struct answer *answer;
+};
+
+// Others that wait for the lock come in between: a mutex is not fair.
+static void let_others(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
 
 // A database that is locked or full is no fault of who asks.
-static int begin(struct daemon *daemon, struct answer *answer)
+static int begin(struct submitting *submitting)
 {
-    int status = state_begin(daemon->state, &answer->error);
+    int status = state_begin(submitting->daemon->state, &submitting->answer->error);
     if (status != 0)
-        answer->status = 500;
+        submitting->answer->status = 500;
     return status;
 }
 
-// Names are numbered by the database, and a run's directory is named after it: the rows are added once to learn the names, and taken back.
-static int assign_names(struct daemon *daemon, struct drafts *drafts, struct answer *answer)
+static int end(struct submitting *submitting, int status)
 {
-    struct error *err = &answer->error;
-    if (begin(daemon, answer) != 0)
+    struct state *state = submitting->daemon->state;
+    if (status != 0) {
+        state_rollback(state);
         return -1;
-    int status = 0;
-    for (size_t i = 0; i < drafts->count && status == 0; i++)
-        if (!drafts->at[i].dropped)
-            status = state_add_run(daemon->state, &drafts->at[i].row, err);
-    state_rollback(daemon->state);
-    for (size_t i = 0; i < drafts->count && status == 0; i++) {
-        struct draft *draft = &drafts->at[i];
-        free(draft->row.directory);
-        draft->row.directory = string_format("%s/%s/%s", draft->root, draft->row.project, draft->row.name);
-        draft->row.id = 0;
     }
+    status = state_commit(state, &submitting->answer->error);
+    if (status != 0)
+        submitting->answer->status = 500;
     return status;
 }
+
+// ---- stages that others make ----
 
 // A stage that somebody is working on already, or that has just been done, is not done again. Returns the run to wait for, 0 for none.
 static int64_t shared_stage(struct daemon *daemon, const char *key)
@@ -53,7 +72,8 @@ static int64_t shared_stage(struct daemon *daemon, const char *key)
     return id;
 }
 
-static void drop_shared(struct daemon *daemon, struct drafts *drafts)
+// Under the lock. false: another submission is about to make one of them, and may be given up yet.
+static bool drop_shared(struct daemon *daemon, struct drafts *drafts)
 {
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
@@ -61,7 +81,59 @@ static void drop_shared(struct daemon *daemon, struct drafts *drafts)
             continue;
         draft->instead = shared_stage(daemon, draft->key);
         draft->dropped = draft->instead != 0 || dataset_is_complete(daemon->home, draft->key);
+        if (!draft->dropped && state_dataset_created(daemon->state, draft->key))
+            return false;
     }
+    return true;
+}
+
+// ---- names ----
+
+// Rows from first on, at most ROWS_AT_ONCE. Under the lock. Returns where to go on.
+static int reserve_some(struct submitting *submitting, size_t *next)
+{
+    struct drafts *drafts = &submitting->drafts;
+    struct state *state = submitting->daemon->state;
+    struct error *err = &submitting->answer->error;
+    int status = begin(submitting);
+    if (status != 0)
+        return -1;
+    if (!submitting->experiment) {
+        const struct json *body = submitting->body;
+        int64_t concurrency = js_integer_of(js_get(body, "concurrency"), 0);
+        int64_t experiment = state_add_experiment(state, drafts->at[drafts->count - 1].row.project, js_string_of(js_get(body, "path"), NULL),
+            js_string_of(js_get(body, "text"), NULL), err);
+        status = experiment < 0 || (concurrency > 0 && state_set_concurrency(state, experiment, concurrency, err) != 0) ? -1 : 0;
+        submitting->experiment = experiment < 0 ? 0 : experiment;
+    }
+    for (size_t taken = 0; status == 0 && *next < drafts->count && (taken < ROWS_AT_ONCE || *next < drafts->first); ++*next, taken++) {
+        struct draft *draft = &drafts->at[*next];
+        draft->row.experiment = submitting->experiment;
+        if (!draft->dropped)
+            status = state_reserve_run(state, &draft->row, draft->root, err);
+    }
+    return end(submitting, status);
+}
+
+// A stage that another submission is about to make is waited for: it may turn out to be nobody's.
+static int reserve(struct submitting *submitting)
+{
+    struct daemon *daemon = submitting->daemon;
+    size_t next = 0;
+    int status = 0;
+    submission_phase(&submitting->submission, "naming");
+    while (status == 0 && next < submitting->drafts.count) {
+        pthread_mutex_lock(&daemon->lock);
+        bool settled = next > 0 || drop_shared(daemon, &submitting->drafts);
+        status = settled ? reserve_some(submitting, &next) : 0;
+        pthread_mutex_unlock(&daemon->lock);
+        if (status == 0)
+            status = submission_step(daemon, &submitting->submission, &submitting->answer->error);
+        if (!settled)
+            nanosleep(&(struct timespec){.tv_nsec = OTHERS_WAIT_MS * 1000000L}, NULL);
+        let_others();
+    }
+    return status;
 }
 
 // ---- files ----
@@ -73,7 +145,7 @@ static int write_json(const char *directory, const char *name, const struct json
     js_write_pretty(&bytes, json);
     char *path = path_join(directory, name);
     int status = bytes.overflowed ? error_set(err, "%s: larger than %d bytes", path, SPEC_TEXT_MAX)
-                                  : file_write_atomic(path, bytes.at, bytes.length, 0600, err);
+                                  : file_write_new(path, bytes.at, bytes.length, 0600, err);
     free(path);
     text_release(&bytes);
     return status;
@@ -182,7 +254,7 @@ static int place(struct daemon *daemon, struct draft *draft, struct error *err)
     errno = fault;
     if (fault != 0)
         return error_errno(err, "%s", directory);
-    draft->placed = string_copy(directory);
+    draft->placed = true;
     free(draft->staging);
     draft->staging = NULL;
     return 0;
@@ -192,58 +264,170 @@ static int place(struct daemon *daemon, struct draft *draft, struct error *err)
 
 static int add_needs(struct daemon *daemon, struct drafts *drafts, struct draft *draft, struct error *err)
 {
-    int64_t needed[3] = {
-        shared_stage(daemon, draft->key), draft->from_run, draft->from_sibling != FROM_NONE ? drafts->at[draft->from_sibling].row.id : 0};
+    const struct json *maker = js_get(drafts->makers, draft->key);
+    const struct draft *stage = maker ? &drafts->at[js_integer_of(maker, 0)] : NULL;
+    int64_t needed[3] = {stage && !stage->dropped ? stage->row.id : shared_stage(daemon, draft->key), draft->from_run, draft->from_sibling != FROM_NONE ? drafts->at[draft->from_sibling].row.id : 0};
     for (size_t i = 0; i < 3; i++)
         if (needed[i] && needed[i] != draft->row.id && state_add_need(daemon->state, draft->row.id, needed[i], err) != 0)
             return -1;
     return 0;
 }
 
-static int add_rows(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct error *err)
+// What is long about the drafts from first on, and their relations. Under the lock, in one transaction.
+static int store_documents(struct submitting *submitting, size_t first, size_t last)
 {
-    int64_t experiment = state_add_experiment(daemon->state, drafts->at[drafts->count - 1].row.project,
-        js_string_of(js_get(body, "path"), NULL), js_string_of(js_get(body, "text"), NULL), err);
-    int64_t concurrency = js_integer_of(js_get(body, "concurrency"), 0);
-    if (experiment < 0 || (concurrency > 0 && state_set_concurrency(daemon->state, experiment, concurrency, err) != 0))
-        return -1;
-    for (size_t i = 0; i < drafts->count; i++) {
-        struct draft *draft = &drafts->at[i];
-        draft->row.experiment = experiment;
-        if (!draft->dropped && state_add_run(daemon->state, &draft->row, err) != 0)
-            return -1;
+    struct daemon *daemon = submitting->daemon;
+    struct error *err = &submitting->answer->error;
+    pthread_mutex_lock(&daemon->lock);
+    int status = begin(submitting);
+    if (status == 0) {
+        for (size_t i = first; i < last && status == 0; i++) {
+            struct draft *draft = &submitting->drafts.at[i];
+            if (!draft->dropped && (state_put_documents(daemon->state, &draft->row, err) != 0 ||
+                    (draft->has_spec && add_needs(daemon, &submitting->drafts, draft, err) != 0) ||
+                    relations_store(daemon, &submitting->drafts, draft, err) != 0))
+                status = -1;
+        }
+        status = end(submitting, status);
     }
-    for (size_t i = 0; i < drafts->count; i++) {
-        struct draft *draft = &drafts->at[i];
-        if (draft->dropped)
-            continue;
-        if ((draft->has_spec && add_needs(daemon, drafts, draft, err) != 0) || relations_store(daemon, drafts, draft, err) != 0 ||
-            place(daemon, draft, err) != 0 || core_change(daemon, draft->row.id, RUN_QUEUED, "submitted", "user", err) != 0)
-            return -1;
-    }
-    return 0;
+    pthread_mutex_unlock(&daemon->lock);
+    return status;
 }
 
-// Under the lock: names, files, then rows and places in one transaction.
-static int store(struct daemon *daemon, struct drafts *drafts, const struct json *body, struct answer *answer)
+// ---- steps ----
+
+static int write_one(struct submitting *submitting, struct draft *draft, const struct draft *before)
 {
-    struct error *err = &answer->error;
-    drop_shared(daemon, drafts);
-    if (assign_names(daemon, drafts, answer) != 0)
+    struct daemon *daemon = submitting->daemon;
+    struct error *err = &submitting->answer->error;
+    submitting->answer->status = 400;
+    if (draft_make_directory(daemon, draft, before, submitting->body, err) != 0 || (draft->has_spec && draft_make_plan(draft, err) != 0))
         return -1;
-    for (size_t i = 0; i < drafts->count; i++)
-        if (!drafts->at[i].dropped && write_files(daemon, drafts, &drafts->at[i], err) != 0)
-            return -1;
-    if (begin(daemon, answer) != 0)
-        return -1;
-    if (add_rows(daemon, drafts, body, err) != 0) {
-        state_rollback(daemon->state);
-        return -1;
+    submitting->answer->status = 500;
+    return write_files(daemon, &submitting->drafts, draft, err) == 0 ? 0 : error_context(err, "nothing was submitted");
+}
+
+// Directories and documents, in step, so that no more than some of them are in memory.
+static int write_all(struct submitting *submitting)
+{
+    struct drafts *drafts = &submitting->drafts;
+    struct draft *before = NULL;
+    int status = 0;
+    submission_phase(&submitting->submission, "writing");
+    for (size_t first = 0, last; first < drafts->count && status == 0; first = last) {
+        struct draft *kept = before;
+        last = first + DOCUMENTS_AT_ONCE < drafts->count ? first + DOCUMENTS_AT_ONCE : drafts->count;
+        for (size_t i = first; i < last && status == 0; i++) {
+            struct draft *draft = &drafts->at[i];
+            if (!draft->dropped)
+                status = write_one(submitting, draft, before);
+            before = draft->has_spec ? draft : before;
+            if (status == 0)
+                status = submission_step(submitting->daemon, &submitting->submission, &submitting->answer->error);
+        }
+        if (status == 0)
+            status = store_documents(submitting, first, last);
+        for (size_t i = first; i < last; i++) // the next is compared with one of them
+            if (&drafts->at[i] != before)
+                draft_forget_documents(&drafts->at[i]);
+        if (kept && kept != before)
+            draft_forget_documents(kept);
+        let_others();
     }
-    int status = state_commit(daemon->state, err);
-    if (status != 0)
-        answer->status = 500;
     return status;
+}
+
+static bool same_place(const struct draft *a, const struct draft *b)
+{
+    return a && strcmp(a->root, b->root) == 0 && strcmp(a->row.project, b->row.project) == 0;
+}
+
+// Waits for the disk: for all that is in the prepared directories, or, with placed, for their names.
+static int wait_for_disk(struct submitting *submitting, bool placed)
+{
+    const struct drafts *drafts = &submitting->drafts;
+    struct error *err = &submitting->answer->error;
+    const struct draft *before = NULL;
+    int status = 0;
+    for (size_t i = 0; i < drafts->count && status == 0; i++) {
+        const struct draft *draft = &drafts->at[i];
+        if (draft->dropped)
+            continue;
+        char *project = path_join(draft->root, draft->row.project);
+        if (!placed && drafts->count <= SYNC_EACH_MAX)
+            status = directory_sync(draft->staging, err);
+        else if (!same_place(before, draft))
+            status = placed ? directory_sync_entries(project, err) : file_system_sync(project, err);
+        before = draft;
+        free(project);
+    }
+    submitting->answer->status = 500;
+    return status == 0 ? 0 : error_context(err, "nothing was submitted");
+}
+
+static int place_all(struct submitting *submitting)
+{
+    struct drafts *drafts = &submitting->drafts;
+    submission_phase(&submitting->submission, "storing");
+    if (wait_for_disk(submitting, false) != 0)
+        return -1;
+    for (size_t i = 0; i < drafts->count; i++) {
+        submitting->answer->status = 400;
+        if ((!drafts->at[i].dropped && place(submitting->daemon, &drafts->at[i], &submitting->answer->error) != 0) ||
+            submission_step(submitting->daemon, &submitting->submission, &submitting->answer->error) != 0)
+            return -1;
+    }
+    return wait_for_disk(submitting, true);
+}
+
+// The moment from which on it is there, and the first runs into the queue.
+static int complete(struct submitting *submitting)
+{
+    struct daemon *daemon = submitting->daemon;
+    struct error *err = &submitting->answer->error;
+    pthread_mutex_lock(&daemon->lock);
+    int status = begin(submitting);
+    if (status == 0) {
+        status = state_complete_experiment(daemon->state, submitting->experiment, err);
+        if (status == 0 && state_queue_created(daemon->state, submitting->experiment, ROWS_AT_ONCE, clock_wall(), err) < 0)
+            status = -1;
+        submitting->answer->status = 500;
+        status = end(submitting, status);
+    }
+    pthread_cond_broadcast(&daemon->changed);
+    pthread_mutex_unlock(&daemon->lock);
+    return status;
+}
+
+// The rest. What cannot be written now, the tick will.
+static void queue_rest(struct submitting *submitting)
+{
+    struct daemon *daemon = submitting->daemon;
+    int64_t queued = ROWS_AT_ONCE;
+    while (queued == ROWS_AT_ONCE) {
+        let_others();
+        pthread_mutex_lock(&daemon->lock);
+        queued = state_queue_created(daemon->state, submitting->experiment, ROWS_AT_ONCE, clock_wall(), NULL);
+        daemon->unqueued |= queued < 0;
+        pthread_cond_broadcast(&daemon->changed);
+        pthread_mutex_unlock(&daemon->lock);
+    }
+}
+
+// The rows of what is not to be; what is on the disk has gone before.
+static void forget_rows(struct submitting *submitting)
+{
+    struct daemon *daemon = submitting->daemon;
+    int64_t dropped = submitting->experiment ? 1 : 0;
+    while (dropped > 0) {
+        pthread_mutex_lock(&daemon->lock);
+        dropped = state_drop_created(daemon->state, submitting->experiment, ROWS_AT_ONCE, NULL);
+        pthread_cond_broadcast(&daemon->changed);
+        pthread_mutex_unlock(&daemon->lock);
+        let_others();
+    }
+    if (dropped < 0)
+        core_log("the rows of a submission that was given up stay until the next start: the database cannot be written");
 }
 
 // What became of it: the runs, and the stages that were asked for and whose data is there or on its way.
@@ -274,17 +458,22 @@ static struct json *describe(const struct drafts *drafts)
 
 void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer)
 {
-    struct drafts drafts;
-    if (drafts_prepare(daemon, &drafts, body, answer) != 0)
-        return;
-    answer->status = 400;
-    pthread_mutex_lock(&daemon->lock);
-    int status = store(daemon, &drafts, body, answer);
-    pthread_mutex_unlock(&daemon->lock);
-    if (status == 0) {
-        answer->body = describe(&drafts);
-        answer->status = 201;
+    struct submitting submitting = {.daemon = daemon, .body = body, .answer = answer};
+    submission_open(daemon, &submitting.submission, body);
+    if (drafts_prepare(daemon, &submitting.drafts, body, &submitting.submission, answer) == 0) {
+        bool done = reserve(&submitting) == 0 && write_all(&submitting) == 0 && place_all(&submitting) == 0 && complete(&submitting) == 0;
+        if (done) {
+            queue_rest(&submitting);
+            answer->body = describe(&submitting.drafts);
+            answer->status = 201;
+        }
+        drafts_release(&submitting.drafts, !done);
+        if (!done)
+            forget_rows(&submitting);
     }
-    drafts_release(&drafts, status != 0);
+    if (!answer->body && (atomic_load(&submitting.submission.cancelled) || atomic_load(&daemon->ending)))
+        answer->status = atomic_load(&daemon->ending) ? 503 : 409;
+    submission_close(daemon, &submitting.submission);
+    malloc_trim(0); // ten thousand drafts are a hundred megabytes, which this thread would keep
     daemon_wake(daemon);
 }

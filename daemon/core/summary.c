@@ -4,6 +4,7 @@
 #include "schema/base/clock.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static void load_row(void *context, int64_t id, int64_t step, double time, const
 
 void series_need(struct daemon *daemon, const struct run_row *row)
 {
-    if (strcmp(row->kind, "train") != 0 || series_has(daemon->series, row->run_id))
+    if (strcmp(row->kind, "train") != 0 || row->attempt == 0 || series_has(daemon->series, row->run_id))
         return;
     struct loading loading = {daemon->series, row->run_id};
     struct error err = {0};
@@ -139,8 +140,6 @@ struct json *run_summary(struct daemon *daemon, const struct run_row *row)
     series_need(daemon, row);
     int64_t step = series_last_step(daemon->series, row->run_id);
     double progress = row->state == RUN_SUCCEEDED ? 1 : row->iterations > 0 ? (double)step / (double)row->iterations : 0;
-    const struct json *code = js_get(row->provenance, "code");
-    const struct json *commit = js_get(code, "commit"), *dirty = js_get(code, "dirty");
     struct json *summary = js_object();
     js_set(summary, "project", js_string(row->project));
     js_set(summary, "name", js_string(row->name));
@@ -158,47 +157,52 @@ struct json *run_summary(struct daemon *daemon, const struct run_row *row)
     js_set(summary, "diverged_step", diverged_json(daemon, row));
     js_set(summary, "validation_loss", value_json(daemon, row, "validation_loss"));
     js_set(summary, "tokens_per_second", value_json(daemon, row, "tokens_per_second"));
-    js_set(summary, "commit", commit ? js_keep(commit) : js_null());
-    js_set(summary, "dirty", dirty ? js_keep(dirty) : js_null());
+    js_set(summary, "commit", js_string(row->commit));
+    js_set(summary, "dirty", row->dirty < 0 ? js_null() : js_boolean(row->dirty));
     js_set(summary, "created", time_json(row->created));
     js_set(summary, "started", time_json(row->started));
     js_set(summary, "ended", time_json(row->ended));
     js_set(summary, "directory", js_string(row->directory));
-    js_set(summary, "experts", js_integer(js_integer_of(js_get(js_get(js_get(row->spec, "model"), "moe"), "experts"), 0)));
+    js_set(summary, "experts", js_integer(row->experts));
     js_set(summary, "cancel_requested", js_boolean(row->cancel_requested));
     add_trial(daemon, row, summary);
     return summary;
 }
 
-struct listing {
-    struct daemon *daemon;
-    struct json **runs;
-    size_t count;
-};
+enum { ROWS_AT_ONCE = 128 }; // between them others have the lock
 
-static void list_one(void *context, const struct run_row *row)
+static int list_page(struct daemon *daemon, const char *project, int64_t after, struct json *page, int64_t *last, struct error *err)
 {
-    struct listing *listing = context;
-    listing->runs = reallocate(listing->runs, listing->count + 1, sizeof *listing->runs);
-    listing->runs[listing->count++] = run_summary(listing->daemon, row);
+    struct run_row *rows = allocate(ROWS_AT_ONCE, sizeof *rows);
+    size_t count = 0;
+    pthread_mutex_lock(&daemon->lock);
+    int status = state_runs_after(daemon->state, project, after, ROWS_AT_ONCE, rows, &count, err);
+    for (size_t i = 0; i < count; i++) {
+        js_append(page, run_summary(daemon, &rows[i]));
+        *last = rows[i].id;
+        run_row_release(&rows[i]);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    free(rows);
+    return status != 0 ? -1 : count == ROWS_AT_ONCE;
 }
 
 void daemon_list(struct daemon *daemon, const char *project, struct answer *answer)
 {
-    struct listing listing = {.daemon = daemon};
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_each_run(daemon->state, project, false, list_one, &listing, &answer->error);
-    pthread_mutex_unlock(&daemon->lock);
-    struct json *runs = js_array();
-    for (size_t i = listing.count; i-- > 0;)
-        js_append(runs, listing.runs[i]);
-    free(listing.runs);
-    answer->status = status == 0 ? 200 : 500;
-    answer->body = js_object();
-    js_set(answer->body, "runs", runs);
-    if (status != 0) {
-        js_free(answer->body);
-        answer->body = NULL;
+    struct json *oldest_first = js_array(), *runs = js_array();
+    int64_t last = 0;
+    int more;
+    while ((more = list_page(daemon, project, last, oldest_first, &last, &answer->error)) > 0)
+        sched_yield();
+    for (size_t i = js_count(oldest_first); i-- > 0;)
+        js_append(runs, js_keep(js_at(oldest_first, i)));
+    js_free(oldest_first);
+    answer->status = more == 0 ? 200 : 500;
+    if (more == 0) {
+        answer->body = js_object();
+        js_set(answer->body, "runs", runs);
+    } else {
+        js_free(runs);
     }
 }
 

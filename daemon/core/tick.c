@@ -1,5 +1,5 @@
 // One round of the daemon: look at the jobs, take in what they wrote, judge, start what is ready.
-#include "daemon/core/core.h"
+#include "daemon/core/draft.h"
 #include "schema/base/clock.h"
 #include "schema/record/layout.h"
 
@@ -11,15 +11,6 @@ struct running { // one run that has, or should have, a job
     struct attempt_row attempt;
 };
 
-// A crash may have left a run that was being added: its directory is complete or it is not there at all.
-static void settle_created(struct daemon *daemon, const struct view *view)
-{
-    struct error err = {0};
-    pthread_mutex_lock(&daemon->lock);
-    core_change(daemon, view->id, RUN_FAILED, "the daemon ended while this run was being submitted", "daemon", &err);
-    pthread_mutex_unlock(&daemon->lock);
-}
-
 static size_t gather_running(struct daemon *daemon, const struct views *views, struct running *running)
 {
     size_t count = 0;
@@ -27,9 +18,7 @@ static size_t gather_running(struct daemon *daemon, const struct views *views, s
     for (size_t i = 0; i < views->count; i++) {
         const struct view *view = &views->at[i];
         struct running *one = &running[count];
-        if (view->state == RUN_CREATED)
-            settle_created(daemon, view);
-        if (view->state < RUN_SUBMITTED || !view->executor || attempt_last(daemon, view, &one->attempt) != 0)
+        if (!view->executor || attempt_last(daemon, view, &one->attempt) != 0)
             continue;
         one->view = view;
         if (view->state == RUN_SUBMITTED && !one->attempt.job) {
@@ -66,12 +55,11 @@ static void watch_all(struct daemon *daemon, struct running *running, size_t cou
 // How soon to look again: soon while something of this machine runs, less often where all there is waits or runs elsewhere.
 static int pause_after(const struct daemon *daemon, const struct views *views)
 {
-    int pause = TICK_IDLE_MS;
+    int pause = daemon->queue.again ? TICK_BUSY_MS : daemon->queue.waiting ? TICK_QUEUED_MS : TICK_IDLE_MS;
     for (size_t i = 0; i < views->count && pause > TICK_BUSY_MS; i++) {
         const struct view *view = &views->at[i];
         bool elsewhere = view->executor && view->executor->queues && view->state != RUN_SUBMITTED && !view->cancel_requested;
-        if (view->state != RUN_CREATED)
-            pause = elsewhere ? TICK_QUEUED_MS : TICK_BUSY_MS;
+        pause = elsewhere ? TICK_QUEUED_MS : TICK_BUSY_MS;
     }
     return daemon->behind ? TICK_BEHIND_MS : pause;
 }
@@ -98,6 +86,7 @@ int daemon_tick(struct daemon *daemon)
     if (!keep_database(daemon))
         return -1;
     settings_follow(daemon);
+    submissions_finish(daemon);
     if (views_load(daemon, &views, &err) != 0) {
         core_log("%s", err.text);
         return TICK_IDLE_MS;
@@ -109,7 +98,7 @@ int daemon_tick(struct daemon *daemon)
     // Seen anew: what has just ended gives its cores to what waits.
     int pause = TICK_IDLE_MS;
     if (views_load(daemon, &views, &err) == 0) {
-        schedule_start(daemon, &views);
+        queue_start(daemon, &views);
         pause = pause_after(daemon, &views);
         views_release(&views);
     }

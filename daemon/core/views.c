@@ -1,4 +1,4 @@
-// Views and watches: the tick's picture of the runs that are alive, and what it remembers of each between ticks.
+// Views and watches: the tick's picture of the runs that are with an executor, and what it remembers of each between ticks.
 #include "daemon/core/core.h"
 
 #include <stdio.h>
@@ -117,18 +117,29 @@ void watches_sweep(struct daemon *daemon)
 
 // ---- all of them ----
 
-int views_load(struct daemon *daemon, struct views *views, struct error *err)
+// run: only that one; 0: all that are with an executor.
+static int load(struct daemon *daemon, struct views *views, int64_t run, struct error *err)
 {
     *views = (struct views){0};
     struct viewing viewing = {daemon, views};
     pthread_mutex_lock(&daemon->lock);
-    int status = state_each_alive(daemon->state, add_view, &viewing, err);
+    int status = run ? state_head(daemon->state, run, add_view, &viewing, err) : state_each_active(daemon->state, add_view, &viewing, err);
     for (size_t i = 0; i < views->count && status == 0; i++)
         views->at[i].watch = watch_of(daemon, views->at[i].id);
     pthread_mutex_unlock(&daemon->lock);
     if (status != 0)
         views_release(views);
     return status;
+}
+
+int views_load(struct daemon *daemon, struct views *views, struct error *err)
+{
+    return load(daemon, views, 0, err);
+}
+
+int views_load_one(struct daemon *daemon, struct views *views, int64_t run, struct error *err)
+{
+    return load(daemon, views, run, err);
 }
 
 void views_release(struct views *views)

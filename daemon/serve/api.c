@@ -79,6 +79,22 @@ static void post_submission(struct api *api, const struct request *request, cons
     js_free(body);
 }
 
+static void get_submissions(struct api *api, const struct request *request, const char *const *names, struct response *response)
+{
+    (void)request, (void)names;
+    struct answer answer = {0};
+    daemon_submissions(api->daemon, &answer);
+    respond(response, &answer);
+}
+
+static void post_submission_cancel(struct api *api, const struct request *request, const char *const *names, struct response *response)
+{
+    (void)request;
+    struct answer answer = {0};
+    daemon_submission_cancel(api->daemon, names[0], &answer);
+    respond(response, &answer);
+}
+
 static void get_runs(struct api *api, const struct request *request, const char *const *names, struct response *response)
 {
     (void)names;
@@ -317,6 +333,8 @@ const struct route api_routes[] = {
     {"GET", "/assets/{file}", get_file},
     {"GET", "/api/v1/health", get_health},
     {"POST", "/api/v1/submissions", post_submission},
+    {"GET", "/api/v1/submissions", get_submissions},
+    {"POST", "/api/v1/submissions/{name}/cancel", post_submission_cancel},
     {"GET", "/api/v1/runs", get_runs},
     {"GET", "/api/v1/runs/{name}", get_run},
     {"GET", "/api/v1/runs/{project}/{name}", get_run},

@@ -154,6 +154,7 @@ const char *server_token(const struct server *server)
 void server_close(struct server *server)
 {
     atomic_store(&server->api.stopping, true);
+    daemon_end_submissions(server->api.daemon);
     daemon_wake(server->api.daemon);
     http_close(server->http);
     address_remove(server->home);

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const char switchyard_sql[], switchyard_2_sql[], switchyard_3_sql[]; // schema/switchyard.sql, switchyard-2.sql, …
+extern const char switchyard_sql[], switchyard_2_sql[], switchyard_3_sql[], switchyard_4_sql[]; // schema/switchyard.sql, switchyard-2.sql, …
 
 // Script i takes a file from version i to version i + 1.
-static const char *const migrations[] = {switchyard_sql, switchyard_2_sql, switchyard_3_sql};
+static const char *const migrations[] = {switchyard_sql, switchyard_2_sql, switchyard_3_sql, switchyard_4_sql};
 enum { STATE_VERSION = sizeof migrations / sizeof migrations[0], BUSY_MS = 5000 };
 
 static int migrate_one(struct sql *sql, int64_t version, struct error *err)

@@ -39,7 +39,10 @@ struct run_row {
     double created, started, ended; // wall seconds, 0: not yet
     int64_t attempt;               // last attempt, 0: none yet
     int64_t iterations;            // planned steps (train), 0 otherwise
-    struct json *spec, *plan, *provenance;
+    struct json *spec, *plan, *provenance; // the documents; NULL where only the row was read
+    char *commit;                  // of the code, out of the provenance; may be NULL
+    int64_t dirty;                 // 1, 0, or -1: not known
+    int64_t experts;
     bool cancel_requested;
     int64_t retries;               // automatic ones since a person last asked
     double retry_at;               // wall seconds: not handed over before; 0: at once
@@ -58,9 +61,22 @@ struct attempt_row {
     int64_t ingest_offset, ingest_sequence; // cursor into this attempt's records.jsonl
 };
 
+// Of a submission that is being taken in: not complete before state_complete_experiment.
 int64_t state_add_experiment(struct state *state, const char *project, const char *spec_path, const char *spec_text, struct error *err);
 // Stores the run in state created; row->name may end in "-" : then the next free number is appended and written back. Fails if the name is taken.
 int state_add_run(struct state *state, struct run_row *row, struct error *err);
+// ---- submissions (state_submissions.c): many runs by and by, each call a small transaction or part of the caller's ----
+// The row alone, with its name and its directory (root/project/name): nothing that is shown.
+int state_reserve_run(struct state *state, struct run_row *row, const char *root, struct error *err);
+int state_put_documents(struct state *state, const struct run_row *row, struct error *err);
+int state_complete_experiment(struct state *state, int64_t experiment, struct error *err); // from here on it will not be undone
+// At most limit of an experiment's created runs into the queue, each with its events. How many, or -1.
+int64_t state_queue_created(struct state *state, int64_t experiment, int64_t limit, double now, struct error *err);
+// Forgets at most limit created runs, and where there are none the experiment too, if it is not complete. How many, or -1.
+int64_t state_drop_created(struct state *state, int64_t experiment, int64_t limit, struct error *err);
+struct json *state_leftovers(struct state *state, struct error *err); // [{experiment, complete}] whose runs are created
+struct json *state_created_directories(struct state *state, int64_t experiment, struct error *err); // {run_id: directory}
+
 int state_add_need(struct state *state, int64_t run, int64_t needed_run, struct error *err);
 
 
@@ -82,9 +98,10 @@ int state_find_run_id(struct state *state, const char *run_id, struct run_row *r
 int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err);                            // 0 found, 1 none
 // A run by what a person types: "project/name", or "name" where it names one run only (2 = several; err lists them).
 int state_resolve_run(struct state *state, const char *text, struct run_row *row, struct error *err);
-// Oldest first. The rows are read before the first visit, so the visitor may change state.
-int state_each_run(struct state *state, const char *project, bool alive_only, state_run_visitor *visit, void *context, struct error *err);
-// What a tick needs to know of each run that is alive, oldest first, without what its spec, plan and provenance hold. The strings are valid
+int state_read_documents(struct state *state, struct run_row *row, struct error *err);
+// A page of rows with an id above `after`, oldest first, without their documents: at most limit, into rows. The last page is a short one.
+int state_runs_after(struct state *state, const char *project, int64_t after, size_t limit, struct run_row *rows, size_t *count, struct error *err);
+// What a tick needs to know of a run, without what its spec, plan and provenance hold. The strings are valid
 // during the visit only, and the visitor may not change state.
 struct run_head {
     int64_t id, attempt, retries;
@@ -95,17 +112,31 @@ struct run_head {
     const char *reason, *directory, *executor, *dataset_key, *excluded; // may be NULL
 };
 typedef void state_head_visitor(void *context, const struct run_head *head);
-int state_each_alive(struct state *state, state_head_visitor *visit, void *context, struct error *err);
+int state_each_active(struct state *state, state_head_visitor *visit, void *context, struct error *err); // with an executor; oldest first
+int state_head(struct state *state, int64_t run, state_head_visitor *visit, void *context, struct error *err); // of one, in whatever state
+// ---- the queue (state_queue.c) ----
+struct queued {
+    int64_t run, experiment, concurrency; // experiment: of a trial, 0: none; concurrency 0: no limit
+    int64_t need;       // a run that it needs and that has not succeeded; 0: none
+    int64_t gpus;       // of a node
+    double retry_at;
+    uint64_t reason;    // string_hash of it; 0: none
+    bool here;          // of this machine's executor
+};
+// All of it, oldest first. free(*queue)
+int state_queue(struct state *state, struct queued **queue, size_t *count, struct error *err);
+int64_t state_changes(const struct state *state); // grows with every change of a run's state: what has not grown needs no second look
 int64_t state_count_alive(struct state *state);
 int state_dataset_run(struct state *state, const char *dataset_key, struct run_row *row, struct error *err);            // newest tokenize run of that key; 1 none
+bool state_dataset_created(struct state *state, const char *dataset_key); // a submission that is not complete has a run of that key
 int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, size_t *count, struct error *err);
-// The first of its needs that has ended without success, else the first that has not ended: 0, or 1 where all have succeeded.
+// What is said of a run that others wait for. 0 found, 1 none.
 struct needed_run {
     enum run_state state;
     char project[65], name[65];
     char reason[512]; // empty: none
 };
-int state_need_open(struct state *state, int64_t run, struct needed_run *needed, struct error *err);
+int state_needed(struct state *state, int64_t run, struct needed_run *needed, struct error *err);
 // The names ("project/name") of its needs that have not succeeded, at most max.
 struct json *state_open_needs(struct state *state, int64_t run, int64_t max);
 

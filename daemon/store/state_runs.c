@@ -33,6 +33,7 @@ void run_row_release(struct run_row *row)
     free(row->executor);
     free(row->dataset_key);
     free(row->excluded);
+    free(row->commit);
     js_free(row->spec);
     js_free(row->plan);
     js_free(row->provenance);
@@ -43,7 +44,7 @@ void run_row_release(struct run_row *row)
 
 int64_t state_add_experiment(struct state *state, const char *project, const char *spec_path, const char *spec_text, struct error *err)
 {
-    if (sql_do(state->sql, err, "INSERT INTO experiments(project, spec_path, spec_text, created) VALUES (?, ?, ?, ?)", "tttr", project,
+    if (sql_do(state->sql, err, "INSERT INTO experiments(project, spec_path, spec_text, created, complete) VALUES (?, ?, ?, ?, 0)", "tttr", project,
             spec_path, spec_text, clock_wall()) != 0)
         return -1;
     return sql_last_id(state->sql);
@@ -58,8 +59,7 @@ static int check_name(const char *what, const char *name, struct error *err)
     return 0;
 }
 
-// "moe-" becomes "moe-<n>", n one more than the highest number that this project's runs of that name ever had.
-static int number_name(struct state *state, struct run_row *row, struct error *err)
+int state_number_name(struct state *state, struct run_row *row, struct error *err)
 {
     if (check_name("project", row->project, err) != 0 || check_name("run", row->name, err) != 0)
         return -1;
@@ -80,20 +80,27 @@ static int number_name(struct state *state, struct run_row *row, struct error *e
     return status;
 }
 
-static int insert_run(struct state *state, struct run_row *row, struct error *err)
+int state_insert_run(struct state *state, struct run_row *row, struct error *err)
 {
     int64_t taken;
-    if (number_name(state, row, err) != 0 || sql_number(state->sql, &taken, 0, err, "SELECT count(*) FROM runs WHERE project = ? AND name = ?",
+    if (sql_number(state->sql, &taken, 0, err, "SELECT count(*) FROM runs WHERE project = ? AND name = ?",
             "tt", row->project, row->name) != 0)
         return -1;
     if (taken)
         return error_set(err, "%s/%s: there is a run of that name already", row->project, row->name);
     if (sql_do(state->sql, err, "INSERT INTO runs(experiment, project, name, run_id, kind, state, reason, directory, executor, dataset_key, "
-            "created, iterations, spec, plan, provenance) VALUES (nullif(?, 0), ?, ?, ?, ?, 'created', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            "ittttttttrijjj", row->experiment, row->project, row->name, row->run_id, row->kind, row->reason, row->directory, row->executor,
-            row->dataset_key, row->created, row->iterations, row->spec, row->plan, row->provenance) != 0)
+            "created, iterations) VALUES (nullif(?, 0), ?, ?, ?, ?, 'created', ?, ?, ?, ?, ?, ?)", "ittttttttri", row->experiment, row->project, row->name,
+            row->run_id, row->kind, row->reason, row->directory, row->executor, row->dataset_key, row->created, row->iterations) != 0)
         return -1;
     row->id = sql_last_id(state->sql);
+    row->state = RUN_CREATED;
+    return 0;
+}
+
+static int insert_whole(struct state *state, struct run_row *row, struct error *err)
+{
+    if (state_number_name(state, row, err) != 0 || state_insert_run(state, row, err) != 0 || state_put_documents(state, row, err) != 0)
+        return -1;
     return state_insert_event(state, row->id, row->created, "state", NULL, "created", row->reason, "user", err);
 }
 
@@ -105,12 +112,11 @@ int state_add_run(struct state *state, struct run_row *row, struct error *err)
         row->created = clock_wall();
     if (sql_begin(state->sql, err) != 0)
         return -1;
-    if (sql_end(state->sql, insert_run(state, row, err), err) != 0) {
+    if (sql_end(state->sql, insert_whole(state, row, err), err) != 0) {
         strcpy(row->name, asked);
         row->id = 0;
         return -1;
     }
-    row->state = RUN_CREATED;
     return 0;
 }
 
@@ -131,18 +137,16 @@ int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, s
     return got;
 }
 
-#define ALIVE "('created', 'queued', 'submitted', 'pending', 'running', 'finishing')"
+#define ACTIVE "('submitted', 'pending', 'running', 'finishing')"
 
 static void copy_short(char *out, size_t size, const char *text)
 {
     snprintf(out, size, "%s", text ? text : "");
 }
 
-// One row: the worst of them. A failed one decides; one that still runs is waited for.
-int state_need_open(struct state *state, int64_t run, struct needed_run *needed, struct error *err)
+int state_needed(struct state *state, int64_t run, struct needed_run *needed, struct error *err)
 {
-    struct sql_query *query = sql_ask(state->sql, err, "SELECT r.state, r.project, r.name, r.reason FROM needs n JOIN runs r ON r.id = n.needed "
-        "WHERE n.run = ? AND r.state <> 'succeeded' ORDER BY r.state IN " ALIVE ", r.id LIMIT 1", "i", run);
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT state, project, name, reason FROM runs WHERE id = ?", "i", run);
     if (!query)
         return -1;
     int got = sql_step(query, err);
@@ -172,7 +176,7 @@ struct json *state_open_needs(struct state *state, int64_t run, int64_t max)
 
 #define RUN_COLUMNS \
     "id, experiment, project, name, run_id, kind, state, reason, directory, executor, dataset_key, created, started, ended, attempt, " \
-    "iterations, spec, plan, provenance, cancel_requested, retries, retry_at, excluded"
+    "iterations, cancel_requested, retries, retry_at, excluded, code_commit, code_dirty, experts"
 
 static void read_run(struct run_row *row, struct sql_query *query)
 {
@@ -192,17 +196,17 @@ static void read_run(struct run_row *row, struct sql_query *query)
     row->ended = sql_real(query, 13);
     row->attempt = sql_integer(query, 14);
     row->iterations = sql_integer(query, 15);
-    row->spec = sql_json(query, 16);
-    row->plan = sql_json(query, 17);
-    row->provenance = sql_json(query, 18);
-    row->cancel_requested = sql_integer(query, 19) != 0;
-    row->retries = sql_integer(query, 20);
-    row->retry_at = sql_real(query, 21);
-    row->excluded = string_copy(sql_text(query, 22));
+    row->cancel_requested = sql_integer(query, 16) != 0;
+    row->retries = sql_integer(query, 17);
+    row->retry_at = sql_real(query, 18);
+    row->excluded = string_copy(sql_text(query, 19));
+    row->commit = string_copy(sql_text(query, 20));
+    row->dirty = sql_is_null(query, 21) ? -1 : sql_integer(query, 21) != 0;
+    row->experts = sql_integer(query, 22);
 }
 
 // The first row of a query, which it ends: 0 found, 1 none.
-static int take_one(struct sql_query *query, struct run_row *row, struct error *err)
+static int take_row(struct sql_query *query, struct run_row *row, struct error *err)
 {
     if (!query)
         return -1;
@@ -213,24 +217,50 @@ static int take_one(struct sql_query *query, struct run_row *row, struct error *
     return got < 0 ? -1 : got > 0 ? 0 : 1;
 }
 
+int state_read_documents(struct state *state, struct run_row *row, struct error *err)
+{
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT spec, plan, provenance FROM documents WHERE run = ?", "i", row->id);
+    if (!query)
+        return -1;
+    int got = sql_step(query, err);
+    if (got > 0) {
+        row->spec = sql_json(query, 0);
+        row->plan = sql_json(query, 1);
+        row->provenance = sql_json(query, 2);
+    }
+    sql_done(query);
+    return got < 0 ? -1 : 0;
+}
+
+// The same with its documents.
+static int take_one(struct state *state, struct sql_query *query, struct run_row *row, struct error *err)
+{
+    int found = take_row(query, row, err);
+    if (found == 0 && state_read_documents(state, row, err) != 0) {
+        run_row_release(row);
+        return -1;
+    }
+    return found;
+}
+
 int state_find_run(struct state *state, const char *project, const char *name, struct run_row *row, struct error *err)
 {
-    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE project = ? AND name = ?", "tt", project, name), row, err);
+    return take_one(state, sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE project = ? AND name = ?", "tt", project, name), row, err);
 }
 
 int state_find_run_id(struct state *state, const char *run_id, struct run_row *row, struct error *err)
 {
-    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE run_id = ?", "t", run_id), row, err);
+    return take_one(state, sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE run_id = ?", "t", run_id), row, err);
 }
 
 int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err)
 {
-    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE id = ?", "i", id), row, err);
+    return take_one(state, sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE id = ?", "i", id), row, err);
 }
 
 int state_dataset_run(struct state *state, const char *dataset_key, struct run_row *row, struct error *err)
 {
-    return take_one(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE dataset_key = ? AND kind = 'tokenize' ORDER BY id DESC LIMIT 1",
+    return take_one(state, sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE dataset_key = ? AND kind = 'tokenize' AND state <> 'created' ORDER BY id DESC LIMIT 1",
         "t", dataset_key), row, err);
 }
 
@@ -273,36 +303,24 @@ int state_resolve_run(struct state *state, const char *text, struct run_row *row
     return found;
 }
 
-int state_each_run(struct state *state, const char *project, bool alive_only, state_run_visitor *visit, void *context, struct error *err)
+int state_runs_after(struct state *state, const char *project, int64_t after, size_t limit, struct run_row *rows, size_t *count, struct error *err)
 {
-    struct sql_query *query = sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE (?1 IS NULL OR project = ?1) AND (?2 = 0 OR state IN "
-        ALIVE ") ORDER BY id", "ti", project, (int64_t)alive_only);
-    if (!query)
-        return -1;
-    struct run_row *rows = NULL;
-    size_t count = 0, capacity = 0;
-    int got;
-    while ((got = sql_step(query, err)) > 0) {
-        if (count == capacity) {
-            capacity = capacity ? capacity * 2 : 16;
-            rows = reallocate(rows, capacity, sizeof *rows);
-        }
-        read_run(&rows[count++], query);
-    }
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE (?1 IS NULL OR project = ?1) AND id > ?2 "
+        "AND state <> 'created' ORDER BY id LIMIT ?3", "tii", project, after, (int64_t)limit);
+    *count = 0;
+    int got = -1;
+    while (query && (got = sql_step(query, err)) > 0)
+        read_run(&rows[(*count)++], query);
     sql_done(query);
-    for (size_t i = 0; i < count; i++) {
-        if (got == 0)
-            visit(context, &rows[i]);
-        run_row_release(&rows[i]);
-    }
-    free(rows);
     return got;
 }
 
-int state_each_alive(struct state *state, state_head_visitor *visit, void *context, struct error *err)
+#define HEAD_COLUMNS \
+    "id, attempt, retries, retry_at, state, cancel_requested, project, name, run_id, kind, reason, directory, executor, dataset_key, excluded"
+
+// Runs a query of HEAD_COLUMNS to its end.
+static int visit_heads(struct sql_query *query, state_head_visitor *visit, void *context, struct error *err)
 {
-    struct sql_query *query = sql_ask(state->sql, err, "SELECT id, attempt, retries, retry_at, state, cancel_requested, project, name, run_id, kind, "
-        "reason, directory, executor, dataset_key, excluded FROM runs WHERE state IN " ALIVE " ORDER BY id", "");
     if (!query)
         return -1;
     int got;
@@ -319,10 +337,20 @@ int state_each_alive(struct state *state, state_head_visitor *visit, void *conte
     return got;
 }
 
+int state_each_active(struct state *state, state_head_visitor *visit, void *context, struct error *err)
+{
+    return visit_heads(sql_ask(state->sql, err, "SELECT " HEAD_COLUMNS " FROM runs WHERE state IN " ACTIVE " ORDER BY id", ""), visit, context, err);
+}
+
+int state_head(struct state *state, int64_t run, state_head_visitor *visit, void *context, struct error *err)
+{
+    return visit_heads(sql_ask(state->sql, err, "SELECT " HEAD_COLUMNS " FROM runs WHERE id = ?", "i", run), visit, context, err);
+}
+
 int64_t state_count_alive(struct state *state)
 {
     int64_t count = 0;
-    return sql_number(state->sql, &count, 0, NULL, "SELECT count(*) FROM runs WHERE state IN " ALIVE, "") == 0 ? count : 0;
+    return sql_number(state->sql, &count, 0, NULL, "SELECT count(*) FROM runs WHERE state = 'queued' OR state IN " ACTIVE, "") == 0 ? count : 0;
 }
 
 // ---- changing ----
@@ -335,7 +363,7 @@ static bool same_text(const char *a, const char *b)
 static int change(struct state *state, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err)
 {
     struct run_row row;
-    int found = state_get_run(state, run, &row, err);
+    int found = take_row(sql_ask(state->sql, err, "SELECT " RUN_COLUMNS " FROM runs WHERE id = ?", "i", run), &row, err);
     if (found != 0)
         return found < 0 ? -1 : error_set(err, "there is no run with id %lld", (long long)run);
     enum run_state from = row.state;
@@ -347,6 +375,7 @@ static int change(struct state *state, int64_t run, enum run_state to, const cha
     run_row_release(&row);
     if (nothing_new)
         return 0;
+    state->changes++;
     if (sql_do(state->sql, err, "UPDATE runs SET state = ?, reason = ?, started = ?, ended = ?, cancel_requested = ? WHERE id = ?", "ttrrii",
             run_state_name(to), reason, started, ended, (int64_t)cancel, run) != 0)
         return -1;
@@ -367,12 +396,8 @@ int state_set_reason(struct state *state, int64_t run, const char *reason, struc
 
 int state_set_retry(struct state *state, int64_t run, int64_t retries, double retry_at, const char *excluded, struct error *err)
 {
+    state->changes++;
     return sql_do(state->sql, err, "UPDATE runs SET retries = ?, retry_at = ?, excluded = ? WHERE id = ?", "irti", retries, retry_at, excluded, run);
-}
-
-int state_set_spec(struct state *state, int64_t run, const struct json *spec, struct error *err)
-{
-    return sql_do(state->sql, err, "UPDATE runs SET spec = ? WHERE id = ?", "ji", spec, run);
 }
 
 int state_request_cancel(struct state *state, int64_t run, struct error *err)
@@ -383,9 +408,4 @@ int state_request_cancel(struct state *state, int64_t run, struct error *err)
     if (status == 0 && sql_changes(state->sql) > 0)
         status = state_insert_event(state, run, clock_wall(), "cancel", NULL, NULL, "cancel requested", "user", err);
     return sql_end(state->sql, status, err);
-}
-
-int state_set_provenance(struct state *state, int64_t run, const struct json *provenance, struct error *err)
-{
-    return sql_do(state->sql, err, "UPDATE runs SET provenance = ? WHERE id = ?", "ji", provenance, run);
 }

@@ -31,7 +31,7 @@ int state_get_trial(struct state *state, int64_t run, struct trial_row *trial, s
 int64_t state_trials_started(struct state *state, int64_t experiment)
 {
     int64_t count = 0;
-    int status = sql_number(state->sql, &count, 0, NULL, "SELECT count(*) FROM trials t JOIN runs r ON r.id = t.run WHERE t.experiment = ? "
-        "AND r.state IN ('submitted', 'pending', 'running', 'finishing')", "i", experiment);
+    int status = sql_number(state->sql, &count, 0, NULL, "SELECT count(*) FROM runs r WHERE r.experiment = ? "
+        "AND r.state IN ('submitted', 'pending', 'running', 'finishing') AND EXISTS (SELECT 1 FROM trials t WHERE t.run = r.id)", "i", experiment);
     return status == 0 ? count : 0;
 }

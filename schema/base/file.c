@@ -106,6 +106,50 @@ out:
     return status;
 }
 
+int file_write_new(const char *path, const void *bytes, size_t count, unsigned mode, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_errno(err, "%s", path);
+    int status = write_all(fd, bytes, count) == 0 && fchmod(fd, mode) == 0 ? 0 : error_errno(err, "%s", path);
+    if (close(fd) != 0 && status == 0) // a quota of a network file system may be told here only
+        status = error_errno(err, "%s", path);
+    return status;
+}
+
+// Some file systems have nothing to wait for: EINVAL.
+static int sync_path(const char *path, int (*sync)(int), struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return error_errno(err, "%s", path);
+    int status = sync(fd) == 0 || errno == EINVAL ? 0 : error_errno(err, "%s", path);
+    close(fd);
+    return status;
+}
+
+static int sync_entry(const char *path, const struct stat *info, int kind, struct FTW *walk)
+{
+    (void)info;
+    (void)walk;
+    return kind == FTW_F || kind == FTW_D || kind == FTW_DP ? sync_path(path, fsync, NULL) : 0;
+}
+
+int directory_sync(const char *path, struct error *err)
+{
+    return nftw(path, sync_entry, 16, FTW_DEPTH | FTW_PHYS) == 0 ? 0 : error_errno(err, "%s", path);
+}
+
+int directory_sync_entries(const char *path, struct error *err)
+{
+    return sync_path(path, fsync, err);
+}
+
+int file_system_sync(const char *path, struct error *err)
+{
+    return sync_path(path, syncfs, err);
+}
+
 int directory_make(const char *path, struct error *err)
 {
     char *partial = string_copy(path);

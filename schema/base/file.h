@@ -17,6 +17,16 @@ int file_read_any(const char *path, struct text *out, struct error *err);
 // Replaces path by these bytes: temporary file beside it, fsync, rename, fsync of the directory. A crash leaves the old or the new file.
 int file_write_atomic(const char *path, const void *bytes, size_t count, unsigned mode, struct error *err);
 
+// A new file in a directory that is not in its place yet: not waited for. Before the directory is renamed into place, directory_sync or
+// file_system_sync makes it last.
+int file_write_new(const char *path, const void *bytes, size_t count, unsigned mode, struct error *err);
+
+// Waits until a directory and all beneath it are on the disk. directory_sync_entries: its own entries only, such as after a rename.
+int directory_sync(const char *path, struct error *err);
+int directory_sync_entries(const char *path, struct error *err);
+// The same for everything that was written to the file system of path, by anybody: one wait for very many files.
+int file_system_sync(const char *path, struct error *err);
+
 // mkdir -p, mode 0777 less umask. A file in the way is an error that names it.
 int directory_make(const char *path, struct error *err);
 

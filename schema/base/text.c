@@ -115,6 +115,14 @@ char *text_take(struct text *text)
     return string;
 }
 
+uint64_t string_hash(const char *string)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (; *string; string++)
+        hash = (hash ^ (unsigned char)*string) * UINT64_C(0x100000001B3);
+    return hash;
+}
+
 size_t utf8_length(const char *bytes)
 {
     const unsigned char *at = (const unsigned char *)bytes;

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct text {
     char *at;        // never NULL after text_init; at[length] == 0
@@ -24,6 +25,7 @@ char *text_take(struct text *text);                                        // gi
 void *allocate(size_t count, size_t size);              // calloc; never returns NULL
 void *reallocate(void *old, size_t count, size_t size); // realloc of count * size bytes; never returns NULL
 char *string_copy(const char *string);                  // strdup; NULL stays NULL
+uint64_t string_hash(const char *string);            // FNV-1a: the same on every machine
 char *string_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // asprintf; free()
 
 // Bytes of the valid UTF-8 character at `bytes` (NUL-terminated), or 0 if there is none.

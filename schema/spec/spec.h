@@ -197,6 +197,8 @@ struct spec_preflight {
     struct spec_alltoall { int64_t size; int64_t iterations; double at_least; bool present; } alltoall; // size in bytes, at_least 0..1
 };
 
+enum { SUBMISSION_RUNS_MAX = 10000 }; // of a file, and of a submission
+
 struct spec {
     char *project;
     char *name;                      // the `runs:` entry this came from; the file's only run is named after the file

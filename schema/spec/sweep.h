@@ -4,7 +4,7 @@
 
 enum {
     SWEEP_TRIALS_USUAL = 1000,  // of a sweep without `limit`
-    SWEEP_TRIALS_MAX = 10000,   // of a file
+    SWEEP_TRIALS_MAX = SUBMISSION_RUNS_MAX,
     SWEEP_SETTINGS_MAX = 64     // of a trial
 };
 

@@ -88,6 +88,9 @@ static void test_row(void **context)
     row.spec = js_parse("{\"a\":[1,2.5,\"x\"]}", 17, &err);
     row.provenance = js_object();
     assert_fine(state_add_run(state, &row, &err), err);
+    assert_int_equal(state_dataset_run(state, "abc", &back, &err), 1); // not before it is somebody's
+    assert_true(state_dataset_created(state, "abc") && !state_dataset_created(state, "abd"));
+    assert_fine(state_change(state, row.id, RUN_QUEUED, row.reason, "user", &err), err);
     state_close(state);
     state = open_state(context);
     assert_int_equal(state_dataset_run(state, "abc", &back, &err), 0);
@@ -110,12 +113,6 @@ static void test_row(void **context)
     assert_int_equal(state_add_need(state, second, 999, &err), -1);
     run_row_release(&row);
     state_close(state);
-}
-
-static void count_run(void *context, const struct run_row *row)
-{
-    (void)row;
-    ++*(int *)context;
 }
 
 static void test_changes(void **context)
@@ -145,10 +142,12 @@ static void test_changes(void **context)
     assert_int_equal(state_get_run(state, run, &row, &err), 0);
     assert_true(row.started > 0 && row.ended >= row.started && row.cancel_requested);
     run_row_release(&row);
-    int alive = 0, all = 0;
-    assert_fine(state_each_run(state, NULL, true, count_run, &alive, &err), err);
-    assert_fine(state_each_run(state, "p", false, count_run, &all, &err), err);
-    assert_true(alive == 0 && all == 1);
+    size_t count;
+    assert_fine(state_runs_after(state, "p", 0, 1, &row, &count, &err), err);
+    assert_true(count == 1 && row.id == run && state_count_alive(state) == 0);
+    run_row_release(&row);
+    assert_fine(state_runs_after(state, NULL, run, 1, &row, &count, &err), err);
+    assert_int_equal(count, 0);
     assert_fine(state_change(state, run, RUN_QUEUED, "retry", "user", &err), err);
     assert_int_equal(state_get_run(state, run, &row, &err), 0);
     assert_true(row.ended == 0 && !row.cancel_requested);
@@ -172,6 +171,112 @@ static void take_head(void *context, const struct run_head *head)
     snprintf(heads->excluded, sizeof heads->excluded, "%s", head->excluded ? head->excluded : "none");
 }
 
+static int64_t need_of(struct state *state, int64_t run)
+{
+    struct queued *queue;
+    size_t count;
+    struct error err;
+    assert_fine(state_queue(state, &queue, &count, &err), err);
+    int64_t need = -1;
+    for (size_t i = 0; i < count; i++)
+        if (queue[i].run == run)
+            need = queue[i].need;
+    free(queue);
+    return need;
+}
+
+// ---- submissions ----
+
+static int64_t reserve(struct state *state, int64_t experiment, const char *name, int number, const char *expected_directory)
+{
+    struct error err;
+    struct run_row row = make_row("p", name, number);
+    row.experiment = experiment;
+    static const char spec[] = "{\"model\":{\"moe\":{\"experts\":8}},\"resources\":{\"gpus_per_node\":2}}";
+    static const char provenance[] = "{\"code\":{\"commit\":\"abc\",\"dirty\":true}}";
+    row.spec = js_parse(spec, strlen(spec), &err);
+    row.provenance = js_parse(provenance, strlen(provenance), &err);
+    assert_non_null(row.spec);
+    assert_non_null(row.provenance);
+    assert_fine(state_reserve_run(state, &row, "/runs", &err), err);
+    assert_string_equal(row.directory, expected_directory);
+    assert_fine(state_put_documents(state, &row, &err), err);
+    struct json *sweep = js_object();
+    assert_fine(state_add_trial(state, row.id, experiment, "moe", sweep, &err), err);
+    js_free(sweep);
+    int64_t id = row.id;
+    run_row_release(&row);
+    return id;
+}
+
+static size_t listed(struct state *state)
+{
+    struct run_row rows[8];
+    struct error err;
+    size_t count;
+    assert_fine(state_runs_after(state, NULL, 0, 8, rows, &count, &err), err);
+    for (size_t i = 0; i < count; i++)
+        run_row_release(&rows[i]);
+    return count;
+}
+
+// Nobody sees a run of a submission before all of it is there; then it is in the queue with its events; and one that is given up leaves nothing.
+static void test_submissions(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    int64_t good = state_add_experiment(state, "p", NULL, NULL, &err), bad = state_add_experiment(state, "p", NULL, NULL, &err);
+    int64_t runs[3], lost[2];
+    for (int i = 0; i < 3; i++) {
+        char directory[32];
+        snprintf(directory, sizeof directory, "/runs/p/moe-%d", i + 1);
+        runs[i] = reserve(state, good, "moe-", i + 1, directory);
+    }
+    lost[0] = reserve(state, bad, "moe-", 8, "/runs/p/moe-4");
+    lost[1] = reserve(state, bad, "moe-", 9, "/runs/p/moe-5");
+    assert_fine(state_add_need(state, lost[1], lost[0], &err), err);
+    assert_fine(state_add_need(state, runs[1], runs[0], &err), err);
+    assert_true(listed(state) == 0 && state_count_alive(state) == 0);
+    struct json *events = state_events_after(state, 0, &err), *left;
+    assert_int_equal(js_count(events), 0);
+    js_free(events);
+    assert_fine(state_complete_experiment(state, good, &err), err);
+    assert_int_equal(state_queue_created(state, good, 2, 5, &err), 2);
+    state_close(state); // the daemon is killed here: the next one finds what is to be finished, and what undone
+    state = open_state(context);
+    left = state_leftovers(state, &err);
+    assert_true(js_count(left) == 2 && js_boolean_of(js_get(js_at(left, 0), "complete"), false) && !js_boolean_of(js_get(js_at(left, 1), "complete"), true));
+    js_free(left);
+    left = state_created_directories(state, bad, &err);
+    assert_int_equal(js_count(left), 2);
+    assert_string_equal(js_string_of(js_get(left, "00000000000000000000000000000009"), ""), "/runs/p/moe-5");
+    js_free(left);
+    assert_int_equal(state_queue_created(state, good, 2, 6, &err), 1);
+    assert_int_equal(state_queue_created(state, good, 2, 6, &err), 0);
+    assert_int_equal(state_drop_created(state, bad, 1, &err), 1);
+    assert_int_equal(state_drop_created(state, bad, 1, &err), 1);
+    assert_int_equal(state_drop_created(state, bad, 1, &err), 0);
+    left = state_leftovers(state, &err);
+    assert_int_equal(js_count(left), 0);
+    js_free(left);
+    assert_true(listed(state) == 3 && state_count_alive(state) == 3);
+    events = state_events(state, runs[2], &err);
+    assert_true(js_count(events) == 2 && strcmp(js_string_of(js_get(js_at(events, 1), "to"), ""), "queued") == 0);
+    js_free(events);
+    struct run_row row;
+    assert_int_equal(state_get_run(state, lost[1], &row, &err), 1);
+    assert_int_equal(state_get_run(state, runs[1], &row, &err), 0);
+    assert_true(row.state == RUN_QUEUED && strcmp(row.commit, "abc") == 0 && row.dirty == 1 && row.experts == 8 && row.spec && !row.plan);
+    run_row_release(&row);
+    struct queued *queue;
+    size_t count;
+    assert_fine(state_queue(state, &queue, &count, &err), err);
+    assert_true(count == 3 && queue[1].need == runs[0] && queue[1].experiment == good && queue[1].gpus == 2 && queue[1].here);
+    free(queue);
+    add_run(state, "p", "moe-", 20, "moe-4"); // their numbers are free again
+    state_close(state);
+}
+
 static void test_alive(void **context)
 {
     struct state *state = open_state(context);
@@ -179,30 +284,42 @@ static void test_alive(void **context)
     int64_t first = add_run(state, "p", "moe-", 1, "moe-1"), second = add_run(state, "p", "moe-", 2, "moe-2");
     int64_t third = add_run(state, "p", "moe-", 3, "moe-3");
     struct needed_run needed;
-    assert_int_equal(state_need_open(state, third, &needed, &err), 1);
+    struct queued *queue;
+    size_t count;
+    int64_t before = state_changes(state);
+    assert_fine(state_change(state, third, RUN_QUEUED, "a reason", "daemon", &err), err);
+    assert_true(state_changes(state) > before);
+    assert_fine(state_queue(state, &queue, &count, &err), err);
+    assert_true(count == 1 && queue->run == third && queue->need == 0 && queue->reason == string_hash("a reason") && !queue->experiment);
+    free(queue);
     assert_fine(state_add_need(state, third, first, &err), err);
     assert_fine(state_add_need(state, third, second, &err), err);
-    assert_int_equal(state_need_open(state, third, &needed, &err), 0);
+    assert_int_equal(need_of(state, third), first);
+    assert_fine(state_needed(state, first, &needed, &err), err);
     assert_true(strcmp(needed.name, "moe-1") == 0 && needed.state == RUN_CREATED && !needed.reason[0]);
     assert_fine(state_change(state, first, RUN_SUCCEEDED, NULL, "daemon", &err), err);
-    assert_int_equal(state_need_open(state, third, &needed, &err), 0);
-    assert_string_equal(needed.name, "moe-2");
+    assert_int_equal(need_of(state, third), second);
     assert_fine(state_change(state, first, RUN_QUEUED, NULL, "daemon", &err), err);
     assert_fine(state_change(state, second, RUN_LOST, "power", "daemon", &err), err); // what has failed comes before what is waited for
-    assert_int_equal(state_need_open(state, third, &needed, &err), 0);
+    assert_int_equal(need_of(state, third), second);
+    assert_fine(state_needed(state, second, &needed, &err), err);
     assert_true(strcmp(needed.name, "moe-2") == 0 && needed.state == RUN_LOST && strcmp(needed.reason, "power") == 0);
+    assert_int_equal(state_needed(state, 99, &needed, &err), 1);
+    assert_fine(state_change(state, first, RUN_RUNNING, NULL, "daemon", &err), err);
     assert_fine(state_set_retry(state, third, 2, 12.5, "n1,n2", &err), err);
     assert_fine(state_set_reason(state, third, "because", &err), err);
     struct heads heads = {0};
-    assert_fine(state_each_alive(state, take_head, &heads, &err), err);
-    assert_true(heads.count == 2 && heads.ids[0] == first && heads.ids[1] == third && state_count_alive(state) == 2);
+    assert_fine(state_each_active(state, take_head, &heads, &err), err);
+    assert_true(heads.count == 1 && heads.ids[0] == first && state_count_alive(state) == 2);
+    assert_fine(state_head(state, third, take_head, &heads, &err), err);
+    assert_true(heads.count == 2 && heads.ids[1] == third && heads.last.state == RUN_QUEUED);
     assert_true(heads.last.retries == 2 && heads.last.retry_at == 12.5 && strcmp(heads.excluded, "n1,n2") == 0);
     struct run_row row;
     assert_int_equal(state_get_run(state, third, &row, &err), 0);
     assert_true(row.retries == 2 && strcmp(row.excluded, "n1,n2") == 0 && strcmp(row.reason, "because") == 0);
     run_row_release(&row);
     struct json *events = state_events(state, third, &err);
-    assert_int_equal(js_count(events), 1); // a reason alone is no event
+    assert_int_equal(js_count(events), 2); // created, queued; a reason alone is no event
     js_free(events);
     state_close(state);
 }
@@ -534,6 +651,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_names, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_row, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_changes, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_submissions, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_alive, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_done_before, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_from_version_1, make_folder, remove_folder),
