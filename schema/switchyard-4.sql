@@ -24,3 +24,4 @@ ALTER TABLE runs DROP COLUMN provenance;
 
 ALTER TABLE experiments ADD COLUMN complete INTEGER NOT NULL DEFAULT 1;
 CREATE INDEX runs_by_experiment ON runs(experiment, state);
+CREATE INDEX needs_by_needed ON needs(needed);

@@ -73,7 +73,11 @@ export function open(root) {
       return;
     }
     const followers = new Map();
-    for (const run of queue) for (const name of run.waits_for || []) followers.set(name, [...(followers.get(name) || []), nameOf(run)]);
+    for (const run of queue)
+      for (const name of run.waits_for || []) {
+        if (!followers.has(name)) followers.set(name, []);
+        followers.get(name).push(nameOf(run));
+      }
     const positions = new Map();
     const rows = queue.slice(0, rowsShown).map(run => {
       const executor = run.executor || "local";

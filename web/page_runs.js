@@ -6,6 +6,7 @@ import { command, empty, progressBar, reasonOf, setProgress, setState, stateBadg
 import { groupsOf, groupSummary, sweptKeys, sweptLabels, wordOf } from "./swept.js";
 import { store } from "./store.js";
 
+const rowsStep = 500;     // so many rows at first, and so many more at a time
 const chosen = new Set(); // kept while other pages are open
 let project = "", words = "", grouped = "";
 
@@ -71,8 +72,10 @@ export function open(root) {
   const compare = h("a", { class: "button button-main", href: "#/compare" }, "Compare");
   const count = h("span", { class: "quiet" });
   const actions = h("div", { class: "actions" }, count, charts, compare);
-  const place = h("div");
-  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, select, group, search)), actions, place);
+  let shown = rowsStep;
+  const more = h("button", { class: "button", on: { click: () => { shown += rowsStep; update(); } } });
+  const place = h("div"), behind = h("p", { hidden: true }, more);
+  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, select, group, search)), actions, place, behind);
 
   function choose(name, on) {
     if (on) chosen.add(name); else chosen.delete(name);
@@ -128,6 +131,7 @@ export function open(root) {
   function update() {
     if (!store.loaded) { replace(place, h("p", { class: "quiet" }, store.fault ? "" : "Loading…")); return; }
     actions.hidden = search.hidden = store.runs.length === 0;
+    behind.hidden = true;
     updateProjects();
     updateActions();
     const wanted = store.runs.filter(run => (!project || run.project === project) && nameOf(run).includes(words.trim()));
@@ -138,7 +142,11 @@ export function open(root) {
       return;
     }
     if (table.parentNode !== place) replace(place, table);
-    const elements = grouped ? groupsOf(wanted, grouped).flatMap(one => [heading(`${grouped} ${one.key}`, one.title, one.runs), ...one.runs.map(rowOf)]) : wanted.map(rowOf);
+    let left = shown; // rows that are still to be had: a browser does not draw ten thousand every second
+    const some = runs => { const taken = runs.slice(0, Math.max(left, 0)); left -= taken.length; return taken.map(rowOf); };
+    const elements = grouped ? groupsOf(wanted, grouped).flatMap(one => [heading(`${grouped} ${one.key}`, one.title, one.runs), ...some(one.runs)]) : some(wanted);
+    behind.hidden = wanted.length <= shown;
+    setText(more, `${number(Math.min(rowsStep, wanted.length - shown))} more of ${number(wanted.length)}`);
     if (elements.length !== body.children.length || elements.some((element, i) => body.children[i] !== element)) body.replaceChildren(...elements);
   }
 

@@ -3,6 +3,7 @@ import { events, get, hasEnded, metrics, nameOf } from "./api.js";
 import { brief, moment } from "./format.js";
 
 const lookAlive = 1500, lookIdle = 15000; // milliseconds between looks at the list
+const share = 5; // a look that took long (ten thousand runs) is followed by so many times its length without one
 const listeners = new Set();
 
 export const store = { runs: [], health: null, loaded: false, fault: null, live: false };
@@ -14,12 +15,13 @@ export function subscribe(listener) {
 
 const tell = () => { for (const listener of [...listeners]) listener(); };
 
-let timer = 0, looking = false, again = false;
+let timer = 0, looking = false, again = false, rest = 0; // rest: events bring no look before then
 
 export async function refresh() {
   if (looking) { again = true; return; }
   looking = true;
   clearTimeout(timer);
+  const began = performance.now();
   try {
     const [list, health] = await Promise.all([get("/api/v1/runs"), get("/api/v1/health")]);
     store.runs = list.runs;
@@ -31,8 +33,9 @@ export async function refresh() {
   }
   looking = false;
   tell();
-  const alive = store.runs.some(run => !hasEnded(run));
-  timer = setTimeout(() => document.hidden || refresh(), again ? 50 : store.fault ? 2000 : alive ? lookAlive : lookIdle);
+  const alive = store.runs.some(run => !hasEnded(run)), least = share * (performance.now() - began);
+  timer = setTimeout(() => document.hidden || refresh(), Math.max(least, again ? 50 : store.fault ? 2000 : alive ? lookAlive : lookIdle));
+  rest = performance.now() + (least > lookAlive ? least : 0);
   again = false;
 }
 
@@ -40,7 +43,7 @@ export async function refresh() {
 export async function follow() {
   for (let pause = 500; ; pause = Math.min(pause * 2, 8000)) {
     try {
-      await events(() => { store.live = true; pause = 500; refresh(); }, () => refresh());
+      await events(() => { store.live = true; pause = 500; refresh(); }, () => performance.now() < rest || refresh());
     } catch (fault) {
       if (fault.status === 401) store.fault = fault;
     }

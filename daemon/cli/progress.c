@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { BAR_MAX = 28, WIDTH_DEFAULT = 100, PRINT_SECONDS = 5 };
+enum { BAR_MAX = 28, WIDTH_DEFAULT = 100, HEIGHT_DEFAULT = 24, PRINT_SECONDS = 5 };
 
 static bool knows_utf8(void)
 {
@@ -98,18 +98,58 @@ static int widest_name(const struct json *runs)
     return (int)(widest < 64 ? widest : 64);
 }
 
+static size_t terminal_height(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 4 ? size.ws_row : HEIGHT_DEFAULT;
+}
+
+static bool is_state(const struct json *run, const char *state)
+{
+    return strcmp(js_string_of(js_get(run, "state"), ""), state) == 0;
+}
+
+// "9,998 queued, 2 running": of more runs than a screen has lines.
+static void draw_counts(struct text *out, const struct json *runs)
+{
+    struct json *counts = js_object();
+    const char *between = "";
+    for (size_t i = 0; i < js_count(runs); i++) {
+        const char *state = js_string_of(js_get(js_at(runs, i), "state"), "?");
+        js_set(counts, state, js_integer(js_integer_of(js_get(counts, state), 0) + 1));
+    }
+    for (void *i = js_first(counts); i; i = js_next(counts, i), between = ", ") {
+        char number[FORMAT_MAX];
+        text_addf(out, "%s%s %s", between, format_value(number, (double)js_integer_of(js_value(i), 0)), js_key(i));
+    }
+    js_free(counts);
+}
+
+// A line a run; where they do not fit, the running ones and how many there are of each kind.
 static void redraw(struct progress *progress, const struct json *runs)
 {
     struct text out;
     text_init(&out, 1 << 20);
     if (progress->drawn)
-        text_addf(&out, "\x1b[%zuA", progress->drawn);
-    for (size_t i = 0; i < js_count(runs); i++) {
+        text_addf(&out, "\x1b[%zuA\x1b[J", progress->drawn);
+    progress->drawn = 0;
+    int widest = widest_name(runs), width = terminal_width();
+    size_t room = terminal_height() - 2;
+    bool all = js_count(runs) <= room;
+    for (size_t i = 0; i < js_count(runs) && progress->drawn < room; i++) {
+        if (!all && !is_state(js_at(runs, i), "running"))
+            continue;
         text_add(&out, "\r\x1b[2K");
-        draw_line(progress, &out, js_at(runs, i), widest_name(runs), terminal_width());
+        draw_line(progress, &out, js_at(runs, i), widest, width);
         text_add(&out, "\n");
+        progress->drawn++;
     }
-    progress->drawn = js_count(runs);
+    if (!all) {
+        text_add(&out, "\r\x1b[2K");
+        draw_counts(&out, runs);
+        text_add(&out, "\n");
+        progress->drawn++;
+    }
     fwrite(out.at, 1, out.length, stderr);
     text_release(&out);
 }
@@ -118,6 +158,7 @@ static void redraw(struct progress *progress, const struct json *runs)
 static void print_news(struct progress *progress, const struct json *runs)
 {
     bool due = clock_steady() - progress->last_print >= PRINT_SECONDS;
+    int widest = widest_name(runs);
     for (size_t i = 0; i < js_count(runs) && i < progress->count; i++) {
         const struct json *run = js_at(runs, i);
         const char *state = js_string_of(js_get(run, "state"), "?");
@@ -126,7 +167,7 @@ static void print_news(struct progress *progress, const struct json *runs)
         if (!changed && !(due && step != progress->last_step[i]))
             continue;
         char *figures = figures_of(run), *name = clean_line(js_string_of(js_get(run, "name"), "?"));
-        fprintf(stderr, "%-*s  %-10s %s\n", widest_name(runs), name, state, figures);
+        fprintf(stderr, "%-*s  %-10s %s\n", widest, name, state, figures);
         free(name);
         free(figures);
         free(progress->last_state[i]);

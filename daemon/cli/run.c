@@ -75,11 +75,15 @@ static int say_uncancelled(const struct watch *watch)
 // The submitted runs out of the project's list, in the order of submission.
 static void pick(struct watch *watch, const struct json *listed)
 {
-    struct json *picked = js_array();
-    for (size_t i = 0; i < js_count(watch->submitted); i++)
-        for (size_t k = 0; k < js_count(listed); k++)
-            if (strcmp(js_string_of(js_get(js_at(listed, k), "run_id"), ""), js_string_of(js_get(js_at(watch->submitted, i), "run_id"), "-")) == 0)
-                js_append(picked, js_keep(js_at(listed, k)));
+    struct json *picked = js_array(), *known = js_object(); // {run_id: run}
+    for (size_t k = 0; k < js_count(listed); k++)
+        js_set(known, js_string_of(js_get(js_at(listed, k), "run_id"), ""), js_keep(js_at(listed, k)));
+    for (size_t i = 0; i < js_count(watch->submitted); i++) {
+        const struct json *run = js_get(known, js_string_of(js_get(js_at(watch->submitted, i), "run_id"), "-"));
+        if (run)
+            js_append(picked, js_keep(run));
+    }
+    js_free(known);
     js_free(watch->runs);
     watch->runs = picked;
 }

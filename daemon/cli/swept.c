@@ -62,23 +62,27 @@ static const char *key_of(const struct json *run, const char *key)
     return NULL;
 }
 
-static struct json *group_of(struct json *groups, const struct json *run, const char *key)
+// index: {project, entry, key and value as text: the group}
+static struct json *group_of(struct json *groups, struct json *index, const struct json *run, const char *key)
 {
     const struct json *value = js_get(js_get(run, "sweep"), key);
-    for (size_t i = 0; i < js_count(groups); i++) {
-        struct json *group = js_at(groups, i);
-        if (js_equal(js_get(group, "value"), value) && js_equal(js_get(group, "entry"), js_get(run, "sweep_of")) &&
-            js_equal(js_get(group, "project"), js_get(run, "project")) && strcmp(js_string_of(js_get(group, "key"), ""), key) == 0)
-            return group;
+    struct text text;
+    text_init(&text, SIZE_MAX / 2);
+    text_addf(&text, "%s/%s %s ", js_string_of(js_get(run, "project"), "?"), js_string_of(js_get(run, "sweep_of"), "?"), key);
+    js_write(&text, value);
+    struct json *group = js_get(index, text.at);
+    if (!group) {
+        group = js_object();
+        js_set(group, "project", js_keep(js_get(run, "project")));
+        js_set(group, "entry", js_keep(js_get(run, "sweep_of")));
+        js_set(group, "key", js_string(key));
+        js_set(group, "value", js_keep(value));
+        js_set(group, "runs", js_array());
+        js_set(group, "states", js_object());
+        js_set(index, text.at, js_keep(group));
+        js_append(groups, group);
     }
-    struct json *group = js_object();
-    js_set(group, "project", js_keep(js_get(run, "project")));
-    js_set(group, "entry", js_keep(js_get(run, "sweep_of")));
-    js_set(group, "key", js_string(key));
-    js_set(group, "value", js_keep(value));
-    js_set(group, "runs", js_array());
-    js_set(group, "states", js_object());
-    js_append(groups, group);
+    text_release(&text);
     return group;
 }
 
@@ -109,18 +113,19 @@ enum { MEMBERS = sizeof members / sizeof *members };
 
 struct json *swept_groups(const struct json *runs, const char *key)
 {
-    struct json *groups = js_array();
+    struct json *groups = js_array(), *index = js_object();
     for (size_t i = js_count(runs); i-- > 0;) { // oldest first
         const struct json *run = js_at(runs, i);
         const char *own = key_of(run, key), *state = js_string_of(js_get(run, "state"), "?");
         if (!own)
             continue;
-        struct json *group = group_of(groups, run, own), *states = js_get(group, "states");
+        struct json *group = group_of(groups, index, run, own), *states = js_get(group, "states");
         js_append(js_get(group, "runs"), js_keep(js_get(run, "name")));
         js_set(states, state, js_integer(js_integer_of(js_get(states, state), 0) + 1));
         for (size_t j = 0; j < MEMBERS; j++)
             add_spread(group, members[j], js_get(run, members[j]));
     }
+    js_free(index);
     if (js_count(groups))
         return groups;
     js_free(groups);

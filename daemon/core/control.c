@@ -54,6 +54,68 @@ void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer
     daemon_wake(daemon);
 }
 
+// ---- many at once ----
+
+enum { CANCELLED_AT_ONCE = 256 }; // in one transaction
+
+// Of at most CANCELLED_AT_ONCE runs, newest first: what waits for others ends before them. The same as cancel(), but what is over is passed by.
+static int cancel_some(struct daemon *daemon, const int64_t *runs, const enum run_state *states, size_t count, int64_t counts[2], struct error *err)
+{
+    int status = state_begin(daemon->state, err);
+    for (size_t i = 0; i < count && status == 0; i++) {
+        bool queued = states[i] == RUN_QUEUED;
+        status = state_request_cancel(daemon->state, runs[i], err);
+        if (status == 0 && queued)
+            status = core_change(daemon, runs[i], RUN_CANCELLED, "cancelled before it began", "user", err);
+        counts[queued ? 0 : 1]++;
+    }
+    if (status == 0)
+        return state_commit(daemon->state, err);
+    state_rollback(daemon->state);
+    return -1;
+}
+
+void daemon_cancel_many(struct daemon *daemon, const char *project, const char *with, struct answer *answer)
+{
+    int64_t counts[2] = {0, 0}, runs[CANCELLED_AT_ONCE], before = INT64_MAX, experiment = 0;
+    enum run_state states[CANCELLED_AT_ONCE];
+    size_t found = CANCELLED_AT_ONCE;
+    struct run_row row;
+    int status = 0;
+    if (with) {
+        pthread_mutex_lock(&daemon->lock);
+        status = answer_run(daemon, with, &row, answer);
+        pthread_mutex_unlock(&daemon->lock);
+        if (status != 0)
+            return;
+        experiment = row.experiment;
+        run_row_release(&row);
+        if (!experiment) {
+            answer_fail(answer, 409, "%s came with no submission: it was adopted", with);
+            return;
+        }
+    }
+    while (status == 0 && found == CANCELLED_AT_ONCE) {
+        pthread_mutex_lock(&daemon->lock);
+        status = state_alive_before(daemon->state, project, experiment, before, CANCELLED_AT_ONCE, runs, states, &found, &answer->error);
+        if (status == 0)
+            status = cancel_some(daemon, runs, states, found, counts, &answer->error);
+        before = found ? runs[found - 1] : before;
+        pthread_cond_broadcast(&daemon->changed);
+        pthread_mutex_unlock(&daemon->lock);
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); // others that wait for the lock come in between
+    }
+    daemon_wake(daemon);
+    answer->status = status == 0 ? 202 : 500;
+    if (status != 0)
+        return;
+    answer->body = js_object();
+    js_set(answer->body, "cancelled", js_integer(counts[0]));
+    js_set(answer->body, "stopping", js_integer(counts[1]));
+}
+
+// ---- retry: what it needs ----
+
 // Back into the queue, and before it whatever it needs that did not succeed. Depth is bounded by the needs themselves: they have no cycle.
 static int retry(struct daemon *daemon, const struct run_row *row, struct error *err)
 {
@@ -233,8 +295,9 @@ void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct ans
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&daemon->lock);
-    struct json *events = state_events_after(daemon->state, after, &answer->error);
-    while (events && js_count(events) == 0 && wait_ms > 0 && pthread_cond_timedwait(&daemon->changed, &daemon->lock, &until) == 0) {
+    int64_t newest = after < 0 ? state_last_event(daemon->state) : 0;
+    struct json *events = after < 0 ? js_array() : state_events_after(daemon->state, after, &answer->error);
+    while (events && js_count(events) == 0 && wait_ms > 0 && after >= 0 && pthread_cond_timedwait(&daemon->changed, &daemon->lock, &until) == 0) {
         js_free(events);
         events = state_events_after(daemon->state, after, &answer->error);
     }
@@ -243,7 +306,7 @@ void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct ans
     if (!events)
         return;
     size_t count = js_count(events);
-    int64_t last = count ? js_integer_of(js_get(js_at(events, count - 1), "id"), after) : after;
+    int64_t last = after < 0 ? newest : count ? js_integer_of(js_get(js_at(events, count - 1), "id"), after) : after;
     answer->body = js_object();
     js_set(answer->body, "events", events);
     js_set(answer->body, "last", js_integer(last));

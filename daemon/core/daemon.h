@@ -61,6 +61,9 @@ void daemon_compare(struct daemon *daemon, const char *a, const char *b, struct 
 //  "left_out": [{"name","state","diverged_step"}]}: succeeded runs that did not diverge, those together that differ in name and seed only; oldest first
 void daemon_report(struct daemon *daemon, const char *project, struct answer *answer);
 void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer); // 202
+// 202: every run of a project (NULL: of all), or of the submission that a run came with (NULL: of all). {"cancelled": that had not begun,
+// "stopping": that finish their step}
+void daemon_cancel_many(struct daemon *daemon, const char *project, const char *with, struct answer *answer);
 // 202; a new attempt that resumes, by the stored argv and options. accepted (an array; NULL: nothing) of "data", "schedule", "model": what may
 // differ from the checkpoint from now on.
 void daemon_retry(struct daemon *daemon, const char *run, const struct json *accepted, struct answer *answer);
@@ -69,7 +72,7 @@ void daemon_retry(struct daemon *daemon, const char *run, const struct json *acc
 void daemon_strangers(struct daemon *daemon, struct answer *answer);
 // 201; takes in a run that this database does not know, from its directory, with everything it recorded.
 void daemon_adopt(struct daemon *daemon, const char *directory, struct answer *answer);
-// Events after `after` (all runs), waiting up to wait_ms for the first: {"events": […], "last": id}
+// Events after `after` (all runs; -1: none, and which is the last one), waiting up to wait_ms for the first: {"events": […], "last": id}
 void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct answer *answer);
 // Opens a file of the run for reading (logs): stream "stdout" | "stderr" of attempt (0: last). Opened beneath the run directory only. -1
 // and answer on failure.

@@ -33,10 +33,11 @@ char *draft_staging(const char *directory, const char *run_id)
 
 void draft_free_name(const struct draft *draft)
 {
-    char *aside = draft_staging(draft->row.directory, draft->row.run_id);
+    char *staging = draft_staging(draft->row.directory, draft->row.run_id), *aside = string_format("%s-old", staging);
     if (rename(draft->row.directory, aside) == 0)
         directory_remove(aside, NULL);
     free(aside);
+    free(staging);
 }
 
 static void remove_directories(struct draft *draft, bool undo)
@@ -379,7 +380,7 @@ static int read_runs(struct daemon *daemon, struct drafts *drafts, const struct 
         struct json *resolved = run_of(js_get(body, "runs"), i, err);
         int status = resolved ? read_spec(draft, resolved, name, i ? draft - 1 : NULL, err) : -1;
         js_free(resolved);
-        if (status != 0 || submission_step(daemon, submission, err) != 0)
+        if (status != 0 || submission_step(daemon, submission, 1, err) != 0)
             return -1;
     }
     return 0;

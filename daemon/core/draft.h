@@ -49,8 +49,8 @@ struct submission {
 void submission_open(struct daemon *daemon, struct submission *submission, const struct json *body);
 void submission_close(struct daemon *daemon, struct submission *submission);
 void submission_phase(struct submission *submission, const char *phase); // nothing of it is done yet
-// One run more. -1, with the sentence: the whole of it is not wanted any more.
-int submission_step(struct daemon *daemon, struct submission *submission, struct error *err);
+// So many runs more. -1, with the sentence: the whole of it is not wanted any more.
+int submission_step(struct daemon *daemon, struct submission *submission, size_t runs, struct error *err);
 // At the start: undoes what a daemon before had not completed, and finishes what it had.
 void submissions_recover(struct daemon *daemon);
 // Puts into the queue what a complete submission still holds back, because the disk was full, say. In a tick.

@@ -41,9 +41,9 @@ void submission_phase(struct submission *submission, const char *phase)
     atomic_store(&submission->phase, phase);
 }
 
-int submission_step(struct daemon *daemon, struct submission *submission, struct error *err)
+int submission_step(struct daemon *daemon, struct submission *submission, size_t runs, struct error *err)
 {
-    atomic_fetch_add(&submission->done, 1);
+    atomic_fetch_add(&submission->done, runs);
     if (atomic_load(&submission->cancelled))
         return error_set(err, "the submission was cancelled: nothing was submitted");
     if (atomic_load(&daemon->ending))
@@ -98,13 +98,15 @@ void daemon_end_submissions(struct daemon *daemon)
 // The directory of that name is removed only if it is that run's: somebody may have put another one there.
 static void remove_run(const char *directory, const char *run_id)
 {
-    char *staging = draft_staging(directory, run_id), *path = path_join(directory, RUN_FILE);
+    char *staging = draft_staging(directory, run_id), *aside = string_format("%s-old", staging), *path = path_join(directory, RUN_FILE);
     struct json *run = file_exists(path) ? js_read_file(path, SPEC_TEXT_MAX, NULL) : NULL;
     if (run && strcmp(js_string_of(js_get(run, "run_id"), ""), run_id) == 0)
-        rename(directory, staging);
+        rename(directory, aside);
     directory_remove(staging, NULL);
+    directory_remove(aside, NULL);
     js_free(run);
     free(path);
+    free(aside);
     free(staging);
 }
 

@@ -75,13 +75,14 @@ static int64_t shared_stage(struct daemon *daemon, const char *key)
 // Under the lock. false: another submission is about to make one of them, and may be given up yet.
 static bool drop_shared(struct daemon *daemon, struct drafts *drafts)
 {
+    bool alone = !daemon->submissions->next; // what lies there then is nobody's
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
         if (draft->has_spec)
             continue;
         draft->instead = shared_stage(daemon, draft->key);
         draft->dropped = draft->instead != 0 || dataset_is_complete(daemon->home, draft->key);
-        if (!draft->dropped && state_dataset_created(daemon->state, draft->key))
+        if (!draft->dropped && !alone && state_dataset_created(daemon->state, draft->key))
             return false;
     }
     return true;
@@ -123,12 +124,13 @@ static int reserve(struct submitting *submitting)
     int status = 0;
     submission_phase(&submitting->submission, "naming");
     while (status == 0 && next < submitting->drafts.count) {
+        size_t before = next;
         pthread_mutex_lock(&daemon->lock);
         bool settled = next > 0 || drop_shared(daemon, &submitting->drafts);
         status = settled ? reserve_some(submitting, &next) : 0;
         pthread_mutex_unlock(&daemon->lock);
         if (status == 0)
-            status = submission_step(daemon, &submitting->submission, &submitting->answer->error);
+            status = submission_step(daemon, &submitting->submission, next - before, &submitting->answer->error);
         if (!settled)
             nanosleep(&(struct timespec){.tv_nsec = OTHERS_WAIT_MS * 1000000L}, NULL);
         let_others();
@@ -296,15 +298,21 @@ static int store_documents(struct submitting *submitting, size_t first, size_t l
 
 // ---- steps ----
 
+// No fault of who asks, wherever it was met.
+static bool is_full(const struct error *err)
+{
+    return strstr(err->text, strerror(ENOSPC)) || strstr(err->text, strerror(EDQUOT));
+}
+
 static int write_one(struct submitting *submitting, struct draft *draft, const struct draft *before)
 {
     struct daemon *daemon = submitting->daemon;
     struct error *err = &submitting->answer->error;
-    submitting->answer->status = 400;
-    if (draft_make_directory(daemon, draft, before, submitting->body, err) != 0 || (draft->has_spec && draft_make_plan(draft, err) != 0))
-        return -1;
-    submitting->answer->status = 500;
-    return write_files(daemon, &submitting->drafts, draft, err) == 0 ? 0 : error_context(err, "nothing was submitted");
+    bool made = draft_make_directory(daemon, draft, before, submitting->body, err) == 0 && (!draft->has_spec || draft_make_plan(draft, err) == 0);
+    if (made && write_files(daemon, &submitting->drafts, draft, err) == 0)
+        return 0;
+    submitting->answer->status = is_full(err) ? 500 : 400;
+    return is_full(err) ? error_context(err, "nothing was submitted") : -1;
 }
 
 // Directories and documents, in step, so that no more than some of them are in memory.
@@ -323,7 +331,7 @@ static int write_all(struct submitting *submitting)
                 status = write_one(submitting, draft, before);
             before = draft->has_spec ? draft : before;
             if (status == 0)
-                status = submission_step(submitting->daemon, &submitting->submission, &submitting->answer->error);
+                status = submission_step(submitting->daemon, &submitting->submission, 1, &submitting->answer->error);
         }
         if (status == 0)
             status = store_documents(submitting, first, last);
@@ -374,7 +382,7 @@ static int place_all(struct submitting *submitting)
     for (size_t i = 0; i < drafts->count; i++) {
         submitting->answer->status = 400;
         if ((!drafts->at[i].dropped && place(submitting->daemon, &drafts->at[i], &submitting->answer->error) != 0) ||
-            submission_step(submitting->daemon, &submitting->submission, &submitting->answer->error) != 0)
+            submission_step(submitting->daemon, &submitting->submission, 1, &submitting->answer->error) != 0)
             return -1;
     }
     return wait_for_disk(submitting, true);

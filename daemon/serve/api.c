@@ -233,6 +233,23 @@ static void post_retry(struct api *api, const struct request *request, const cha
     js_free(body);
 }
 
+static void post_cancel_many(struct api *api, const struct request *request, const char *const *names, struct response *response)
+{
+    (void)names;
+    struct answer answer = {0};
+    struct json *body = object_of(request, response);
+    if (!body)
+        return;
+    const char *project = js_string_of(js_get(body, "project"), NULL), *with = js_string_of(js_get(body, "submission_of"), NULL);
+    if (!project == !with || (project && !target_is_name(project))) {
+        response_error(response, 400, "cancel needs either {\"project\": NAME} or {\"submission_of\": RUN}");
+    } else {
+        daemon_cancel_many(api->daemon, project, with, &answer);
+        respond(response, &answer);
+    }
+    js_free(body);
+}
+
 static void get_strangers(struct api *api, const struct request *request, const char *const *names, struct response *response)
 {
     (void)request, (void)names;
@@ -342,6 +359,7 @@ const struct route api_routes[] = {
     {"GET", "/api/v1/runs/{project}/{name}/logs", get_logs},
     {"POST", "/api/v1/runs/{project}/{name}/cancel", post_cancel},
     {"POST", "/api/v1/runs/{project}/{name}/retry", post_retry},
+    {"POST", "/api/v1/cancel", post_cancel_many},
     {"GET", "/api/v1/strangers", get_strangers},
     {"POST", "/api/v1/adopt", post_adoption},
     {"GET", "/api/v1/compare", get_compare},

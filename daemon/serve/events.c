@@ -19,16 +19,11 @@ struct event_stream {
 // The newest event's id: where "only those still to come" begins.
 static int64_t newest(struct daemon *daemon)
 {
-    for (int64_t after = 0;;) {
-        struct answer answer = {0};
-        daemon_events(daemon, after, 0, &answer);
-        int64_t last = js_integer_of(js_get(answer.body, "last"), after);
-        bool done = js_count(js_get(answer.body, "events")) == 0 || last <= after;
-        answer_release(&answer);
-        if (done)
-            return after;
-        after = last;
-    }
+    struct answer answer = {0};
+    daemon_events(daemon, -1, 0, &answer);
+    int64_t last = js_integer_of(js_get(answer.body, "last"), 0);
+    answer_release(&answer);
+    return last;
 }
 
 struct event_stream *events_open(struct api *api, int64_t after)

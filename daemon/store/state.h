@@ -127,6 +127,9 @@ struct queued {
 int state_queue(struct state *state, struct queued **queue, size_t *count, struct error *err);
 int64_t state_changes(const struct state *state); // grows with every change of a run's state: what has not grown needs no second look
 int64_t state_count_alive(struct state *state);
+// Runs that are alive with an id below `before`, newest first, of a project (NULL: any) and a submission (0: any).
+int state_alive_before(struct state *state, const char *project, int64_t experiment, int64_t before, size_t limit, int64_t *runs,
+    enum run_state *states, size_t *count, struct error *err);
 int state_dataset_run(struct state *state, const char *dataset_key, struct run_row *row, struct error *err);            // newest tokenize run of that key; 1 none
 bool state_dataset_created(struct state *state, const char *dataset_key); // a submission that is not complete has a run of that key
 int state_needs(struct state *state, int64_t run, int64_t *needed, size_t max, size_t *count, struct error *err);
@@ -151,6 +154,7 @@ int state_request_cancel(struct state *state, int64_t run, struct error *err);
 // An event that changes no state (non-finite loss, resumed, checkpoint, warning).
 int state_add_event(struct state *state, int64_t run, const char *kind, const char *text, const char *witness, double when, struct error *err);
 struct json *state_events(struct state *state, int64_t run, struct error *err);         // [{id, time, kind, from, to, reason, witness}]
+int64_t state_last_event(struct state *state); // 0: none
 // Events of all runs with id > after, oldest first: the live stream. At most 500.
 struct json *state_events_after(struct state *state, int64_t after, struct error *err); // […, "run": "project/name"]
 

@@ -70,6 +70,12 @@ struct json *state_events(struct state *state, int64_t run, struct error *err)
         run), make_event, err);
 }
 
+int64_t state_last_event(struct state *state)
+{
+    int64_t last = 0;
+    return sql_number(state->sql, &last, 0, NULL, "SELECT max(id) FROM events", "") == 0 ? last : 0;
+}
+
 struct json *state_events_after(struct state *state, int64_t after, struct error *err)
 {
     return gather(sql_ask(state->sql, err, "SELECT e.id, e.time, e.kind, e.from_state, e.to_state, e.reason, e.witness, r.project || '/' || r.name "

@@ -353,6 +353,22 @@ int64_t state_count_alive(struct state *state)
     return sql_number(state->sql, &count, 0, NULL, "SELECT count(*) FROM runs WHERE state = 'queued' OR state IN " ACTIVE, "") == 0 ? count : 0;
 }
 
+int state_alive_before(struct state *state, const char *project, int64_t experiment, int64_t before, size_t limit, int64_t *runs,
+    enum run_state *states, size_t *count, struct error *err)
+{
+    struct sql_query *query = sql_ask(state->sql, err, "SELECT id, state FROM runs WHERE (state = 'queued' OR state IN " ACTIVE ") AND (?1 IS NULL "
+        "OR project = ?1) AND (?2 = 0 OR experiment = ?2) AND id < ?3 ORDER BY id DESC LIMIT ?4", "tiii", project, experiment, before, (int64_t)limit);
+    int got = -1;
+    *count = 0;
+    while (query && (got = sql_step(query, err)) > 0) {
+        runs[*count] = sql_integer(query, 0);
+        if (run_state_parse(&states[*count], sql_text(query, 1)))
+            ++*count;
+    }
+    sql_done(query);
+    return got;
+}
+
 // ---- changing ----
 
 static bool same_text(const char *a, const char *b)

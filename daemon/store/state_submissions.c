@@ -96,7 +96,8 @@ static int64_t drop_some(struct state *state, int64_t experiment, int64_t limit,
         if (sql_do(state->sql, err, statements[i], "ii", experiment, limit) != 0)
             return -1;
     int64_t dropped = sql_changes(state->sql);
-    if (dropped == 0 && sql_do(state->sql, err, "DELETE FROM experiments WHERE id = ? AND complete = 0", "i", experiment) != 0)
+    if (dropped == 0 && sql_do(state->sql, err, "DELETE FROM experiments WHERE id = ?1 AND complete = 0 AND NOT EXISTS "
+            "(SELECT 1 FROM runs WHERE experiment = ?1)", "i", experiment) != 0)
         return -1;
     return dropped;
 }

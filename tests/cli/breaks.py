@@ -231,7 +231,7 @@ def disk_full(home):
         fill(home.home)
         time.sleep(3)
         home.cli("ls")
-        home.cli("submit", home.spec(), "--run", "dense", code=2)
+        home.cli("submit", home.spec(), "--run", "dense", code=3)
         (home.home / "filler").unlink()
         shown = home.wait_for("dense-1", ENDED, 30)
         assert shown["state"] == "failed" and "No space left" in shown["reason"], f"{shown['state']}: {shown['reason']}"

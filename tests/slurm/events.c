@@ -169,7 +169,8 @@ static void add_run(struct stage *stage)
     strcpy(row.name, player->name);
     pthread_mutex_lock(&stage->daemon->lock);
     row.experiment = state_add_experiment(stage->daemon->state, "events", "events.yaml", "", &err);
-    if (row.experiment < 0 || state_add_run(stage->daemon->state, &row, &err) != 0 ||
+    if (row.experiment < 0 || state_complete_experiment(stage->daemon->state, row.experiment, &err) != 0 ||
+        state_add_run(stage->daemon->state, &row, &err) != 0 ||
         state_change(stage->daemon->state, row.id, RUN_QUEUED, "submitted", "user", &err) != 0) {
         fprintf(stderr, "%s\n", err.text);
         exit(2);

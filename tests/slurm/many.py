@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Five hundred runs that wait in a real Slurm's queue: what a round of the daemon costs, its memory, and that it asks once a round at most."""
+"""Hundreds of runs on a real Slurm at once: what a round of the daemon costs, its memory, and that it asks once a round at most. First five
+hundred that wait; they are cancelled all together; then a hundred that run, each a job of job.sh, srun and a worker (slow_worker.c) that writes a
+line a second. By hand `tests/slurm/many.py 500` runs as many as are tracked at most.
+"""
 import json
 import os
 import pathlib
+import shutil
 import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
-from support import TINY, Home  # noqa: E402
+from support import BIN, SWITCHYARD, TINY, Home  # noqa: E402
+import support  # noqa: E402
 from testbed import Cluster, skip_without_cluster  # noqa: E402
 
 RUNS, WATCHED = 500, 20  # runs; seconds
+RUNNING = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 TICK_SECONDS, RSS_MB, LIMIT = 0.1, 100, 500
 HEAD = TINY.split("runs:")[0]
 SPEC = HEAD.replace("project: tiny\n", "project: tiny\nexecutor: slurm\n") + \
@@ -41,9 +47,71 @@ def counted(home):
     return lambda: tally.stat().st_size if tally.exists() else 0
 
 
+def with_slow_worker(home):
+    """The daemon beside a worker that computes nothing, which has the real one beside it for the data."""
+    place = home.root / "programs"
+    place.mkdir()
+    shutil.copy(SWITCHYARD, place / "switchyard")
+    shutil.copy(BIN / "slurm_slow_worker", place / "switchyard-worker")
+    (place / "real-worker").symlink_to(BIN / "switchyard-worker")
+    support.SWITCHYARD = place / "switchyard"
+
+
+def measured(home, asked, what):
+    before, questions, start = ticking(home.daemon.pid), asked(), time.monotonic()
+    time.sleep(WATCHED)
+    spent, questions, seconds = ticking(home.daemon.pid) - before, asked() - questions, time.monotonic() - start
+    memory = resident(home.daemon.pid)
+    print(f"{what}: {1000 * spent / seconds:.0f} ms of CPU a second (a round a second), {questions} squeue in {seconds:.0f} s, "
+          f"{memory:.0f} MB resident", flush=True)
+    assert spent / seconds < TICK_SECONDS and memory < RSS_MB and 0 < questions <= seconds + 1
+
+
+def states(home, project):
+    count = {}
+    for run in home.json("ls", "-p", project)["runs"]:
+        count[run["state"]] = count.get(run["state"], 0) + 1
+    return count
+
+
+def wait_for(home, project, wanted, step):
+    deadline = time.monotonic() + LIMIT
+    while not wanted(now := states(home, project)):
+        assert time.monotonic() < deadline, now
+        time.sleep(step)
+
+
+def cancel_all(home, cluster):
+    """Those that wait in Slurm's queue, and all of a sweep: one word for them, and it does not take longer than they took."""
+    begin = time.monotonic()
+    said = home.json("cancel", "--submission", "many-seed1-1")
+    asked = time.monotonic() - begin
+    assert said["cancelled"] + said["stopping"] == RUNS, said
+    wait_for(home, "tiny", lambda now: now.get("cancelled", 0) == RUNS, 2)
+    print(f"{RUNS} runs cancelled at one word: answered in {asked:.2f} s, over in {time.monotonic() - begin:.0f} s", flush=True)
+    assert cluster.client("squeue", "--noheader") == ""
+
+
+def running(home, asked):
+    """Runs that run: every one of them writes, beats and is read."""
+    count = RUNNING
+    spec = SPEC.replace(json.dumps(list(range(1, RUNS + 1))), json.dumps(list(range(1, count + 1)))).replace("project: tiny", "project: busy")
+    home.cli("submit", home.spec(spec, "busy.yaml"), "--yes", "--set", "training.iterations=100000", timeout=LIMIT)
+    wait_for(home, "busy", lambda now: now.get("running", 0) == count, 3)
+    before = {run["name"]: run["step"] for run in home.json("ls", "-p", "busy")["runs"]}
+    measured(home, asked, f"{count} runs running")
+    after = {run["name"]: run["step"] for run in home.json("ls", "-p", "busy")["runs"]}
+    steps = [after[name] - before[name] for name in before]
+    print(f"steps of a run meanwhile: {min(steps)} to {max(steps)}", flush=True)
+    assert min(steps) >= 1, "a run was not read"
+    home.cli("cancel", "--project", "busy")
+    wait_for(home, "busy", lambda now: now.get("cancelled", 0) == count, 3)
+
+
 def main():
     skip_without_cluster()
-    with Cluster(nodes=1) as cluster, Home(prefix="switchyard-slurm-many-") as home:
+    with Cluster(nodes=4, cpus=300) as cluster, Home(prefix="switchyard-slurm-many-") as home:
+        with_slow_worker(home)
         home.root.chmod(0o755)
         home.environment.update({key: cluster.environment[key] for key in ("SLURM_CONF", "PATH")})
         cluster.fault("admin", "scontrol", "update", "PartitionName=main", "State=DOWN")
@@ -58,13 +126,10 @@ def main():
             time.sleep(3)
         names = cluster.client("squeue", "--noheader", "--format=%k").splitlines()
         assert len(names) == len(set(names)) == RUNS, f"{len(names)} jobs, {len(set(names))} marks: one each was asked for"
-        before, questions, start = ticking(home.daemon.pid), asked(), time.monotonic()
-        time.sleep(WATCHED)
-        spent, questions, seconds = ticking(home.daemon.pid) - before, asked() - questions, time.monotonic() - start
-        memory = resident(home.daemon.pid)
-        print(f"{RUNS} runs pending: {1000 * spent / seconds:.0f} ms of CPU a second (a round a second), {questions} squeue in {seconds:.0f} s, "
-              f"{memory:.0f} MB resident")
-        assert spent / seconds < TICK_SECONDS and memory < RSS_MB and 0 < questions <= seconds + 1
+        measured(home, asked, f"{RUNS} runs pending")
+        cancel_all(home, cluster)
+        cluster.fault("admin", "scontrol", "update", "PartitionName=main", "State=UP")
+        running(home, asked)
 
 
 main()
