@@ -64,6 +64,7 @@ struct watch {
     int64_t ingest_attempt;                               // first attempt whose records may still grow
     int64_t malformed_attempt;                            // attempt for which the one event about malformed lines has been made
     int64_t end_attempt, end_code;                        // the worker's own end record
+    bool shared;                                          // its lines were read together with others' in this round
     bool trackio_waits;                                   // the event about it has been made
     bool done_before;                                     // an earlier attempt ended with code 0
     bool killed;                                          // what was left of this attempt was killed, without a cancel
@@ -195,6 +196,9 @@ void places_release(struct sweep_places *places);
 
 // ingest.c: true when every line of the run's records is in the store. over: nothing will be written any more.
 bool ingest_run(struct daemon *daemon, const struct view *view, bool over);
+// Before that, for all that have a job: what many runs wrote meanwhile, in few transactions. attempts: the rows of their last attempts, whose
+// cursors move. What it leaves, ingest_run reads.
+void ingest_together(struct daemon *daemon, const struct view *const *views, struct attempt_row *const *attempts, size_t count);
 // supersede.c: an attempt starts that resumes from an earlier step: rows from first_step on leave Trackio and the series. 0, 1 later, -1.
 int supersede(struct daemon *daemon, const struct view *view, int64_t attempt, int64_t first_step, struct error *err);
 // notes.c: one record line of ours into notes and events. Under the lock, inside a transaction.

@@ -326,3 +326,117 @@ bool ingest_run(struct daemon *daemon, const struct view *view, bool over)
     }
     return true;
 }
+
+// ---- together ----
+
+enum { TOGETHER_LINES = 16, TOGETHER_RUNS = 64 }; // lines of a run in a round; runs in a transaction of ours
+
+struct share { // what one run has written since
+    const struct view *view;
+    struct attempt_row *attempt;
+    struct item *items;
+    size_t count;
+    struct record_reader reader; // behind it
+};
+
+// Plain lines only: whatever needs thought is left to the run's own turn.
+static bool read_share(const struct view *view, struct attempt_row *attempt, struct chunk *chunk, struct share *share)
+{
+    *share = (struct share){.view = view, .attempt = attempt, .reader = {attempt->ingest_offset, attempt->ingest_sequence}};
+    if (!view->watch->announced || view->watch->ingest_attempt != attempt->number)
+        return false;
+    char *path = run_attempt_file(view->directory, attempt->number, RECORDS_FILE);
+    chunk->view = view;
+    int64_t got = record_read(&share->reader, path, TOGETHER_LINES, take_line, chunk, NULL);
+    free(path);
+    bool plain = got > 0;
+    for (size_t i = 0; i < chunk->count; i++)
+        plain &= chunk->items[i].line && !is_kind(&chunk->items[i], "start");
+    if (plain) {
+        share->count = chunk->count;
+        share->items = allocate(chunk->count, sizeof *share->items);
+        memcpy(share->items, chunk->items, chunk->count * sizeof *share->items);
+        chunk->count = 0;
+        chunk->bytes = 0;
+    }
+    chunk_clear(chunk);
+    return plain;
+}
+
+// All lines for Trackio of the runs of one project, those from first on. false: later, or a fault that the run's own turn will tell.
+static bool share_to_trackio(struct daemon *daemon, const struct share *shares, size_t first, size_t count)
+{
+    const char *project = shares[first].view->project;
+    const struct json **lines = allocate((count - first) * TOGETHER_LINES, sizeof *lines);
+    size_t used = 0;
+    for (size_t i = first; i < count; i++)
+        for (size_t j = 0; j < shares[i].count && strcmp(shares[i].view->project, project) == 0; j++)
+            if (is_kind(&shares[i].items[j], "metric") || is_kind(&shares[i].items[j], "system_metric") || is_kind(&shares[i].items[j], "alert"))
+                lines[used++] = shares[i].items[j].line;
+    bool written = !used || trackio_write(daemon->writer, project, lines, used, NULL) == 0;
+    free(lines);
+    return written;
+}
+
+// Ours, with the cursors behind, of the project's runs from first on: TOGETHER_RUNS of them at most. Returns where to go on; count: nowhere.
+static size_t share_to_state(struct daemon *daemon, const char *project, struct share *shares, size_t first, size_t count)
+{
+    size_t next = first, stored = 0;
+    pthread_mutex_lock(&daemon->lock);
+    int status = state_begin(daemon->state, NULL);
+    for (; next < count && stored < TOGETHER_RUNS && status == 0; next++) {
+        struct share *share = &shares[next];
+        if (strcmp(share->view->project, project) != 0)
+            continue;
+        struct attempt_row moved = *share->attempt;
+        moved.ingest_offset = share->reader.offset;
+        moved.ingest_sequence = share->reader.sequence;
+        for (size_t i = 0; i < share->count && status == 0; i++)
+            status = store_line(daemon, share->view, share->view->watch, moved.number, share->items[i].line, NULL);
+        if (status == 0)
+            status = state_put_attempt(daemon->state, &moved, NULL);
+        stored++;
+    }
+    if (status == 0)
+        status = state_commit(daemon->state, NULL);
+    else
+        state_rollback(daemon->state);
+    for (size_t i = first; i < next && status == 0; i++)
+        if (strcmp(shares[i].view->project, project) == 0) {
+            shares[i].attempt->ingest_offset = shares[i].reader.offset;
+            shares[i].attempt->ingest_sequence = shares[i].reader.sequence;
+        }
+    pthread_mutex_unlock(&daemon->lock);
+    return status == 0 ? next : count;
+}
+
+static bool is_first_of_project(const struct share *shares, size_t index)
+{
+    for (size_t i = index; i-- > 0;)
+        if (strcmp(shares[i].view->project, shares[index].view->project) == 0)
+            return false;
+    return true;
+}
+
+void ingest_together(struct daemon *daemon, const struct view *const *views, struct attempt_row *const *attempts, size_t count)
+{
+    struct share *shares = allocate(count + 1, sizeof *shares);
+    struct chunk *chunk = allocate(1, sizeof *chunk);
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        views[i]->watch->shared = count > 1 && read_share(views[i], attempts[i], chunk, &shares[found]);
+        found += views[i]->watch->shared;
+    }
+    for (size_t i = 0; i < found; i++) {
+        bool written = is_first_of_project(shares, i) && share_to_trackio(daemon, shares, i, found);
+        for (size_t next = i; written && next < found;)
+            next = share_to_state(daemon, shares[i].view->project, shares, next, found);
+    }
+    for (size_t i = 0; i < found; i++) {
+        for (size_t j = 0; j < shares[i].count; j++)
+            js_free(shares[i].items[j].line);
+        free(shares[i].items);
+    }
+    free(chunk);
+    free(shares);
+}

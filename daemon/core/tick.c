@@ -36,18 +36,22 @@ static void watch_all(struct daemon *daemon, struct running *running, size_t cou
 {
     struct job *jobs = allocate(count + 1, sizeof *jobs);
     const struct view **views = allocate(count + 1, sizeof *views);
+    struct attempt_row **attempts = allocate(count + 1, sizeof *attempts);
     for (size_t i = 0; i < count; i++) {
         views[i] = running[i].view;
+        attempts[i] = &running[i].attempt;
         jobs[i] = job_of(views[i]);
         jobs[i].started = running[i].attempt.job_started;
         if (running[i].attempt.job && strcmp(running[i].attempt.job, "0") != 0)
             strncat(jobs[i].id, running[i].attempt.job, sizeof jobs[i].id - 1);
     }
     executors_poll(daemon, views, jobs, count);
+    ingest_together(daemon, views, attempts, count);
     for (size_t i = 0; i < count; i++) {
         watch_run(daemon, running[i].view, &running[i].attempt, &jobs[i]);
         attempt_row_release(&running[i].attempt);
     }
+    free(attempts);
     free(views);
     free(jobs);
 }

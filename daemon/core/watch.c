@@ -177,7 +177,8 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
     w->exit_seen_for = w->exit_present ? now - watch->exit_seen_since : 0;
     double limit = w->queues ? 0 : watch->facts.time_limit; // a scheduler keeps it itself
     w->over_time = limit > 0 && ran_for(watch, attempt, job, w, end) >= limit;
-    w->records_complete = ingest_run(daemon, view, is_over(w));
+    bool runs_on = w->phase == JOB_RUNNING && !w->exit_present;
+    w->records_complete = !(watch->shared && runs_on) && ingest_run(daemon, view, is_over(w)); // read with the others: more can wait
     w->end_present = watch->end_attempt == attempt->number;
     w->end_code = watch->end_code;
     w->diverged = w->records_complete ? diverged(daemon, view) : 0;

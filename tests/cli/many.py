@@ -214,7 +214,7 @@ def disk_full():
     if os.geteuid() != 0:
         print("skipped: a small disk needs root", flush=True)
         return
-    with Home(prefix="switchyard-many-") as home, small_disk(home.root / "small", 24):
+    with Home(prefix="switchyard-many-") as home, small_disk(home.root / "small", 12):
         home.serve()
         spec = sweep_of(home, SOME)
         spec.write_text(spec.read_text().replace("project: tiny\n", f"project: tiny\noutput: {home.root / 'small' / 'runs'}\n"))
