@@ -71,8 +71,8 @@ class Looking:
 
 def submitted(home):
     """A run trains on meanwhile; the submission is told how far it is."""
-    home.cli("submit", home.spec(HEAD + "runs: {first: {}}\n", "first.yaml"), "--name", "first", "--set", "training.iterations=10000000",
-             "--set", "training.learning_rate.total_iterations=10000000")
+    home.cli("submit", home.spec(HEAD + "runs: {first: {}}\n", "first.yaml"), "--name", "first", "--set", "training.iterations=1000000",
+             "--set", "training.learning_rate.total_iterations=1000000")
     home.wait_for("tiny/first", ["running"])
     spec, pid = sweep_of(home, MANY), home.daemon.pid
     before, step, begin = cpu_seconds(pid), home.json("show", "tiny/first")["step"], time.monotonic()
