@@ -55,11 +55,22 @@ static int list(struct client *client, bool json)
     return CLI_DONE;
 }
 
+// A job's number (N, N_M, N+M), or a run id: a scheduler need not be waited for to know that there is no other.
+static bool may_be_job(const char *word)
+{
+    size_t digits = strspn(word, "0123456789_+");
+    return word[0] && (word[digits] == 0 || (strlen(word) == 32 && word[strspn(word, "0123456789abcdef")] == 0));
+}
+
 // A path, or the directory of the job with this number or run id. free(); NULL after having said why.
 static char *directory_of(struct client *client, const char *word)
 {
     if (strchr(word, '/') || access(word, F_OK) == 0)
         return path_absolute(word, NULL);
+    if (!may_be_job(word)) {
+        fprintf(stderr, "switchyard: '%s' is no run directory, and neither a job's number nor a run id\n", word);
+        return NULL;
+    }
     struct json *answer = ask_strangers(client);
     const struct json *jobs = js_get(answer, "jobs");
     char *directory = NULL;

@@ -263,6 +263,18 @@ static void judge_before_alive(struct judgement *judgement, const struct witness
         "silent for %.0f s", what, unwanted ? "asked to stop, and waited for" : "waited for", SILENCE_LOST);
 }
 
+// A node that cannot set a job up (its log, its directory, its user) leaves no words but the scheduler's.
+static bool is_launch_failure(const struct witnesses *w)
+{
+    return w->end == END_FAILED && !w->started && !w->cancel_requested && !is_said(w->last_words) && is_said(w->phase_reason);
+}
+
+static void judge_launch_failure(struct judgement *judgement, const struct witnesses *w)
+{
+    decide(judgement, RUN_FAILED, "scheduler", "ended before an attempt began: %s", w->phase_reason);
+    judgement->cause = CAUSE_FAILED;
+}
+
 // job.sh does nothing where its submission had been given up: the job was taken back too late, or saw an old file on a shared disk.
 static void judge_unbegun(struct judgement *judgement, const struct witnesses *w)
 {
@@ -298,6 +310,8 @@ static void judge_told(struct judgement *judgement, const struct witnesses *w)
         judge_stuck(judgement, w, "scheduler"); // its next start found that it was given up, and ended at once
     else if (w->end == END_COMPLETED)
         judge_end(judgement, w, EXIT_DONE, 0, "scheduler");
+    else if (is_launch_failure(w))
+        judge_launch_failure(judgement, w);
     else // a scheduler shows code 0 where there is none
         judge_end(judgement, w, w->job_code > 0 ? w->job_code : -1, w->job_signal, "scheduler");
 }

@@ -62,6 +62,11 @@ def adopted(home):
     alive = home.json("show", "alive")
     rows = trackio_rows(home.trackio, "tiny", done["run_id"])
     forget(home)
+    for word in ("nonsense", "", "7x", "-"):
+        begun = time.monotonic()
+        refused = home.run("adopt", "--", word)
+        assert refused.returncode == 3 and "no run directory, and neither" in refused.stderr, refused
+        assert time.monotonic() - begun < 15, "a scheduler was waited for, and there is none"
     refused = home.run("adopt", home.work)
     assert refused.returncode == 3 and "run.json" in refused.stderr, refused
     for shown in (done, alive):

@@ -315,6 +315,7 @@ static const struct row scheduler[] = {
     {"failed, and forgotten since", {.state = RUN_FINISHING, .phase = JOB_GONE, BEGAN, EXIT(1, 0)}, RUN_FAILED, 0, 0, "exit code 1", 0, CAUSE_FAILED, "exit record"},
     {"failed without a record", {.state = RUN_RUNNING, TOLD(END_FAILED), .job_code = 127, S, .started = true}, RUN_FAILED, 0, 0, "exit code 127", 0, CAUSE_FAILED, "scheduler"},
     {"failed before it began", {.state = RUN_PENDING, TOLD(END_FAILED), .job_code = 1, S, .last_words = "cannot make"}, RUN_FAILED, 0, 0, "cannot make", 0, CAUSE_FAILED, "scheduler"},
+    {"could not be launched", {.state = RUN_PENDING, TOLD(END_FAILED), .job_code = -1, .job_signal = 53, S, .phase_reason = "failed: ended by signal 53 (JobLaunchFailure)"}, RUN_FAILED, 0, 0, "before an attempt began: failed: ended by signal 53 (JobLaunchFailure)", 0, CAUSE_FAILED, "scheduler"},
     {"ended for the scheduler, the heart beats", {.state = RUN_RUNNING, TOLD(END_FAILED), .job_code = 1, BEGAN, .heartbeat_age = 3}, RUN_FINISHING, 0, 0, "awaited", 0, 0, NULL},
     {"exit code 0, and the worker never began", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .last_words = "task 0 launch failed"}, RUN_FAILED, 0, 0, "did not say that it is done: task 0 launch failed", 0, CAUSE_FAILED, "exit record"},
     {"exit code 0, and the worker says so too", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "exit record"},
