@@ -4,8 +4,10 @@
 #include "schema/base/file.h"
 #include "schema/base/near.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define CHOICES(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define LARGE 9007199254740992.0
@@ -178,8 +180,9 @@ static bool is_only_comments(const char *at)
 int config_load(struct config *config, const char *home, struct error *err)
 {
     *config = (struct config){.path = path_join(home, CONFIG_FILE), .gpus = -1};
-    if (!file_exists(config->path))
-        return 0;
+    struct stat place;
+    if (lstat(config->path, &place) != 0 && errno == ENOENT)
+        return 0; // a link to nothing is a mistake of somebody's, not a home without one
     config->found = true;
     struct source source = {.path = config->path, .directory = (char *)(uintptr_t)home};
     struct reader reader = {.pool = pool_new(), .config = config};

@@ -25,6 +25,22 @@ static void test_none(void **state)
     config_release(&config);
 }
 
+static void test_link_to_nothing(void **state)
+{
+    (void)state;
+    struct config config;
+    static const char *const targets[] = {"no/such/file", CONFIG_FILE};
+    for (size_t i = 0; i < 2; i++) {
+        struct error err = {0};
+        unlink(CONFIG_FILE);
+        assert_int_equal(symlink(targets[i], CONFIG_FILE), 0);
+        assert_int_equal(config_load(&config, ".", &err), -1);
+        assert_non_null(strstr(err.text, CONFIG_FILE));
+        config_release(&config);
+    }
+    unlink(CONFIG_FILE);
+}
+
 static void test_values(void **state)
 {
     (void)state;
@@ -97,6 +113,6 @@ static void test_faults(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_none), cmocka_unit_test(test_values), cmocka_unit_test(test_faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_none), cmocka_unit_test(test_link_to_nothing), cmocka_unit_test(test_values), cmocka_unit_test(test_faults)};
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
