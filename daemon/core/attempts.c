@@ -19,13 +19,19 @@ static bool claimed_by_job(const struct view *view, int64_t number)
     return claimed;
 }
 
+bool attempt_left(const struct view *view, int64_t number, struct exit_record *end)
+{
+    char *path = run_attempt_file(view->directory, number, EXIT_FILE);
+    bool left = exit_record_read(end, path, NULL) == 0 && end->attempt == number;
+    free(path);
+    return left;
+}
+
 // Another attempt came after it: the scheduler, or a person, started the run once more.
 static void close_row(const struct view *view, struct attempt_row *attempt)
 {
     struct exit_record end;
-    char *path = run_attempt_file(view->directory, attempt->number, EXIT_FILE);
-    bool left = exit_record_read(&end, path, NULL) == 0 && end.attempt == attempt->number;
-    free(path);
+    bool left = attempt_left(view, attempt->number, &end);
     bool by_jobs = claimed_by_job(view, attempt->number) && claimed_by_job(view, attempt->number + 1);
     free(attempt->state);
     attempt->state = string_copy(by_jobs ? "requeued" : "superseded");

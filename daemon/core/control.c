@@ -188,12 +188,7 @@ static struct json *read_run_file(const struct run_row *row, struct error *err)
 static int write_run_file(const struct run_row *row, const struct json *run, struct error *err)
 {
     char *path = path_join(row->directory, RUN_FILE);
-    struct text bytes;
-    text_init(&bytes, SPEC_TEXT_MAX);
-    js_write_pretty(&bytes, run);
-    int status = bytes.overflowed ? error_set(err, "%s: larger than %d bytes", path, SPEC_TEXT_MAX)
-                                  : file_write_atomic(path, bytes.at, bytes.length, 0600, err);
-    text_release(&bytes);
+    int status = js_write_file(path, run, SPEC_TEXT_MAX, 0600, err);
     free(path);
     return status;
 }

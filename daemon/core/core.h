@@ -158,7 +158,8 @@ struct job job_of(const struct view *view);
 // All jobs of all executors in one round: running[i]'s job is jobs[i].
 void executors_poll(struct daemon *daemon, const struct view *const *views, struct job *jobs, size_t count);
 
-// open.c: takes config.yaml over where it has changed; at the beginning of a tick.
+// configure.c: config.yaml at the start; gpus as the command line declares them, or -1. And where it has changed, at the beginning of a tick.
+int settings_begin(struct daemon *daemon, int64_t gpus, struct error *err);
 void settings_follow(struct daemon *daemon);
 
 // open.c: talk, and the two ways a run's story grows. These take no lock: the caller has it.
@@ -175,7 +176,9 @@ void schedule_fail(struct daemon *daemon, const struct view *view, const char *r
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt); // hands a stored intent over, once
 int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err);
 
-// attempts.c: a run's attempts as rows. The row of this attempt, made if a job claimed it by itself: it keeps its predecessor's job, and
+// attempts.c: whether an attempt has left its exit record, and what that says.
+bool attempt_left(const struct view *view, int64_t number, struct exit_record *end);
+// A run's attempts as rows. The row of this attempt, made if a job claimed it by itself: it keeps its predecessor's job, and
 // whatever came before it is over. 0 or -1. Takes the lock itself.
 int attempt_of(struct daemon *daemon, const struct view *view, int64_t number, struct attempt_row *attempt);
 // The newest one: that the daemon knows of, or that is in the run's directory.

@@ -109,44 +109,6 @@ static void init_waiting(struct daemon *daemon)
     pthread_condattr_destroy(&steady);
 }
 
-// The machine as its owner says that it is.
-static void apply_settings(struct daemon *daemon)
-{
-    machine_look(&daemon->machine);
-    daemon->machine.slurm = &daemon->settings.config.slurm;
-    if (settings_gpus(&daemon->settings) >= 0)
-        gpus_declare(&daemon->machine.gpus, settings_gpus(&daemon->settings));
-}
-
-static int open_settings(struct daemon *daemon, const struct daemon_options *options, struct error *err)
-{
-    if (settings_open(&daemon->settings, daemon->home, err) != 0)
-        return -1;
-    daemon->settings.gpus = options->gpus;
-    apply_settings(daemon);
-    return 0;
-}
-
-void settings_follow(struct daemon *daemon)
-{
-    struct settings *settings = &daemon->settings;
-    if (!settings_have_changed(settings))
-        return;
-    pthread_mutex_lock(&daemon->lock);
-    int status = settings_take(settings);
-    if (status == 0)
-        apply_settings(daemon);
-    daemon->queue.again = true;
-    pthread_mutex_unlock(&daemon->lock);
-    if (status != 0)
-        core_log("%s does not count, what it said before does:\n%s", settings->path, settings->fault);
-    else
-        core_log("%s was read again: it counts for what is submitted from now on", settings->path);
-    if (status == 0 && settings->gpus >= 0 && settings->config.gpus >= 0 && settings->config.gpus != settings->gpus)
-        core_log("%s: `gpus: %lld` does not count, this daemon was started with --gpus %lld", settings->path, (long long)settings->config.gpus,
-            (long long)settings->gpus);
-}
-
 int daemon_open(struct daemon **out, const struct daemon_options *options, struct error *err)
 {
     struct daemon *daemon = allocate(1, sizeof *daemon);
@@ -160,7 +122,7 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
     init_waiting(daemon);
     char *database = path_join(daemon->home, "switchyard.db");
     int status = -1;
-    if (open_settings(daemon, options, err) == 0 && directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 &&
+    if (settings_begin(daemon, options->gpus, err) == 0 && directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 &&
         job_script_write(daemon->job_script, err) == 0 &&
         state_open(&daemon->state, database, err) == 0 && directory_make(daemon->trackio_path, err) == 0 &&
         trackio_open(&daemon->writer, daemon->trackio_path, err) == 0 && trackio_open(&daemon->reader, daemon->trackio_path, err) == 0) {
@@ -250,12 +212,4 @@ void daemon_health(struct daemon *daemon, struct answer *answer)
     js_set(body, "scheduler", executors_health(daemon));
     answer->status = 200;
     answer->body = body;
-}
-
-void daemon_allowed_hosts(struct daemon *daemon, void (*use)(void *context, const char *const *hosts, size_t count), void *context)
-{
-    struct settings *settings = &daemon->settings;
-    pthread_mutex_lock(&settings->lock);
-    use(context, (const char *const *)settings->config.allowed_hosts.items, settings->config.allowed_hosts.count);
-    pthread_mutex_unlock(&settings->lock);
 }

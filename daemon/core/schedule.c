@@ -50,13 +50,9 @@ static int write_job_file(const struct view *view, struct json *job, int64_t att
     js_set(job, "attempt_expected", js_integer(attempt));
     js_set(job, "submitted", js_string(when));
     js_set(job, "memory_kills_before", js_integer(memory_kills()));
-    struct text bytes;
-    text_init(&bytes, JOB_FILE_MAX);
-    js_write_pretty(&bytes, job);
     char *path = path_join(view->directory, JOB_FILE);
-    int status = file_write_atomic(path, bytes.at, bytes.length, 0600, err);
+    int status = js_write_file(path, job, JOB_FILE_MAX, 0600, err);
     free(path);
-    text_release(&bytes);
     return status;
 }
 

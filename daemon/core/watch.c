@@ -41,9 +41,7 @@ static bool predecessor_is_done(const struct view *view, const struct witnesses 
 {
     int64_t attempt = w->attempt;
     struct exit_record end;
-    char *path = run_attempt_file(view->directory, attempt - 1, EXIT_FILE);
-    bool left = exit_record_read(&end, path, NULL) == 0 && end.attempt == attempt - 1;
-    free(path);
+    bool left = attempt_left(view, attempt - 1, &end);
     const struct watch *watch = view->watch;
     bool said = watch->end_attempt == attempt - 1 && watch->end_code == EXIT_DONE;
     return left && (said || (!w->says_end && end.code == EXIT_DONE && end.signal == 0));
@@ -143,7 +141,6 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
     struct exit_record *end)
 {
     struct watch *watch = view->watch;
-    char *exit_path = run_attempt_file(view->directory, attempt->number, EXIT_FILE);
     char *beat_path = run_attempt_file(view->directory, attempt->number, HEARTBEAT_FILE);
     char *attempt_path = run_attempt_directory(view->directory, attempt->number);
     *w = (struct witnesses){
@@ -161,11 +158,10 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
         .cancel_requested = view->cancel_requested,
         .attempt = attempt->number,
     };
-    w->exit_present = w->started && exit_record_read(end, exit_path, NULL) == 0 && end->attempt == attempt->number;
+    w->exit_present = w->started && attempt_left(view, attempt->number, end);
     double now = clock_steady();
     note_times(daemon, view, w, beat_path, now, job->asked);
     look_before(view, w, beat_path, now);
-    free(exit_path);
     free(beat_path);
     free(attempt_path);
     w->done_before = watch->done_before;

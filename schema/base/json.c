@@ -45,6 +45,17 @@ struct json *js_read_file(const char *path, size_t limit_bytes, struct error *er
     return value;
 }
 
+int js_write_file(const char *path, const struct json *value, size_t limit_bytes, unsigned mode, struct error *err)
+{
+    struct text bytes;
+    text_init(&bytes, limit_bytes);
+    js_write_pretty(&bytes, value);
+    int status = bytes.overflowed ? error_set(err, "%s: larger than %zu bytes", path, limit_bytes)
+                                  : file_write_atomic(path, bytes.at, bytes.length, mode, err);
+    text_release(&bytes);
+    return status;
+}
+
 struct json *js_object(void)
 {
     return outer(json_object());

@@ -54,4 +54,6 @@ struct json *js_value(void *iterator);
 
 void js_write(struct text *out, const struct json *value);        // compact: no blanks at all, one line
 void js_write_pretty(struct text *out, const struct json *value); // indented by two, ends with a newline
+// Indented, whole or not at all. More than limit_bytes are an error: nothing is written.
+int js_write_file(const char *path, const struct json *value, size_t limit_bytes, unsigned mode, struct error *err);
 void js_write_real(struct text *out, double value);               // the number alone, as above
