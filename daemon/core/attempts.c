@@ -27,6 +27,16 @@ bool attempt_left(const struct view *view, int64_t number, struct exit_record *e
     return left;
 }
 
+// Code 0 of a scheduler's launcher proves nothing (srun ends so where a node fails): the worker's own word counts, where it is known.
+static int64_t code_of(const struct view *view, int64_t number, const struct exit_record *end)
+{
+    const struct watch *watch = view->watch;
+    bool bare = view->executor && view->executor->queues && strcmp(view->kind, "check") != 0 && end->code == EXIT_DONE && !end->signal;
+    if (!bare)
+        return end->code;
+    return watch && watch->end_attempt == number ? watch->end_code : -1;
+}
+
 // Another attempt came after it: the scheduler, or a person, started the run once more.
 static void close_row(const struct view *view, struct attempt_row *attempt)
 {
@@ -36,7 +46,7 @@ static void close_row(const struct view *view, struct attempt_row *attempt)
     free(attempt->state);
     attempt->state = string_copy(by_jobs ? "requeued" : "superseded");
     attempt->ended = left && isfinite(end.ended) ? end.ended : clock_wall();
-    attempt->code = left ? end.code : -1;
+    attempt->code = left ? code_of(view, attempt->number, &end) : -1;
     attempt->ended_by_signal = left ? end.signal : 0;
 }
 
