@@ -42,6 +42,7 @@ struct problem check_place(const struct check *check, const struct field *field)
 
 // The fault of a key that no row has, with what may have been meant.
 void unknown_key(struct check *check, const struct node *key, const char *section);
+const struct field *unknown_path_meant(const char *path); // of a whole path that is no key; NULL: nothing near
 
 // ---- rules.c, sweep.c ----
 void check_rules(struct check *check);  // what keys demand of each other

@@ -209,8 +209,22 @@ static void check_sizes(struct check *check)
         check_at(check, "training.iterations", false, "the run trains on %.1e tokens; %.0e are the most", all, tokens_max);
 }
 
+// Keys that look as if something were tried again, where nothing is. A limit of 0 that is written is meant.
+static void check_retry(struct check *check)
+{
+    const struct spec *spec = check->spec;
+    if (!rule_reads(check, "retry.limit", "retry.on", "retry.delay", NULL))
+        return;
+    const char *written = rule_written(check, "retry.on") ? "retry.on" : rule_written(check, "retry.delay") ? "retry.delay" : NULL;
+    if (written && !rule_written(check, "retry.limit"))
+        check_at(check, written, true, "`%s` without `retry.limit`: nothing is tried again by itself", written);
+    else if (spec->retry.limit && rule_written(check, "retry.on") && spec->retry.on.count == 0)
+        check_at(check, "retry.on", true, "`retry.on` is empty: nothing is tried again by itself");
+}
+
 void check_rules(struct check *check)
 {
+    check_retry(check);
     check_sizes(check);
     check_project(check);
     check_model(check);

@@ -58,12 +58,27 @@ static void collect(struct pool *pool, const struct node *map, const char *secti
     }
 }
 
+// What to write instead of a path that is no key of a run.
+static void refuse_path(struct problems *problems, const struct setting *setting)
+{
+    const char *dot = strrchr(setting->path, '.');
+    char *parent = string_format("%.*s", (int)(dot ? dot - setting->path : 0), setting->path);
+    const struct field *map = field_find(parent), *meant = setting->field ? NULL : unknown_path_meant(setting->path);
+    if (map && map->type == FIELD_PAIRS)
+        problem_at(problems, setting->key, "`%.60s`: `%s` is swept as a whole: write `%s: [{NAME: value}, …]`", setting->path, parent, parent);
+    else if (meant)
+        problem_at(problems, setting->key, "`%.60s` is no key of a run; did you mean `%s`?", setting->path, meant->path);
+    else
+        problem_at(problems, setting->key, "`%.60s` is no key of a run; write its whole path, such as `model.moe.top_k`", setting->path);
+    free(parent);
+}
+
 static bool check_setting(struct problems *problems, const struct settings *settings, size_t index, const char *where)
 {
     const struct setting *setting = &settings->at[index];
     const struct field *field = setting->field;
     if (!field || field->internal || field->type == FIELD_SECTION || field->type == FIELD_PLAN) {
-        problem_at(problems, setting->key, "`%.60s` is no key of a run; write its whole path, such as `model.moe.top_k`", setting->path);
+        refuse_path(problems, setting);
         return false;
     }
     for (size_t i = 0; i < index; i++)

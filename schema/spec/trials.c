@@ -317,4 +317,8 @@ void resolve_trials(struct spec_file *file, size_t index, const struct node *tre
     free(names);
     size_t count = file->count - entry->first;
     entry->canary = (size_t)sweep.canary < count ? (size_t)sweep.canary : count;
+    const struct node *canary = node_get(node, "canary");
+    if (count > 1 && entry->canary == count && canary && !only->names)
+        problem_add(&book->problems, canary->source, canary->line, canary->column, true, "`sweep.canary` %zu is all of the %zu trials: none of them waits",
+            (size_t)sweep.canary, count);
 }

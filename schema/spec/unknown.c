@@ -30,7 +30,11 @@ static const struct { const char *theirs, *ours; } other_names[] = {
     {"sliding_window", "model.attention_window"}, {"num_experts", "model.moe.experts"},
     {"num_local_experts", "model.moe.experts"}, {"n_routed_experts", "model.moe.experts"}, {"num_experts_per_tok", "model.moe.top_k"}, {"moe_router_topk", "model.moe.top_k"},
     {"moe_intermediate_size", "model.moe.expert_ffn_hidden_size"}, {"router_aux_loss_coef", "model.moe.losses"},
-    {"moe_aux_loss_coeff", "model.moe.losses"}, {"moe_z_loss_coeff", "model.moe.losses"}};
+    {"moe_aux_loss_coeff", "model.moe.losses"}, {"moe_z_loss_coeff", "model.moe.losses"},
+    {"time", "resources.time_limit"}, {"walltime", "resources.time_limit"}, {"mem", "resources.memory"}, {"gres", "resources.gpus_per_node"},
+    {"gpus-per-node", "resources.gpus_per_node"}, {"ntasks", "resources.ranks_per_node"}, {"ntasks_per_node", "resources.ranks_per_node"},
+    {"ntasks-per-node", "resources.ranks_per_node"}, {"tasks_per_node", "resources.ranks_per_node"},
+    {"cpus_per_task", "resources.threads_per_rank"}, {"cpus-per-task", "resources.threads_per_rank"}};
 
 static bool is_in_section(const struct field *field, const char *section)
 {
@@ -137,6 +141,19 @@ static void add_meant(struct text *text, const struct field *const meant[MEANT_M
         text_addf(text, "%s`%s`", i == 0 ? here ? "; did you mean " : "; " : i + 1 < count ? ", " : here ? " or " : " and ",
             here ? field_key(meant[i]) : meant[i]->path);
     text_add(text, count == 0 ? "" : here ? "?" : count > 1 ? " are keys" : " is a key");
+}
+
+const struct field *unknown_path_meant(const char *path)
+{
+    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+    char *section = string_format("%.*s", (int)(dot ? dot - path : 0), path);
+    const struct field *meant = by_other_name(key);
+    if (!meant)
+        meant = by_letters(key, section);
+    if (!meant)
+        meant = by_name_elsewhere(key);
+    free(section);
+    return meant && meant->type != FIELD_SECTION && meant->type != FIELD_PLAN ? meant : NULL;
 }
 
 void unknown_key(struct check *check, const struct node *key, const char *section)

@@ -316,13 +316,23 @@ static bool convert_losses(struct check *check, const struct node *node)
     return good;
 }
 
+// A single value where a list is expected lacks its brackets.
+static bool refuse_shape(struct check *check, const struct field *field, const struct node *node)
+{
+    bool words = field->type == FIELD_STRINGS || field->type == FIELD_INTEGERS;
+    char *why = words && node->kind == NODE_SCALAR && !node_is_null(node) ? string_format("write `[%.50s]`", node->text) : NULL;
+    value_refuse(check, field, node, why);
+    free(why);
+    return false;
+}
+
 bool value_convert_text(struct check *check, const struct field *field, const struct node *node)
 {
     bool map = field->type == FIELD_PAIRS;
     bool list = field->type == FIELD_STRINGS || field->type == FIELD_SPLIT || field->type == FIELD_LOSSES ||
         field->type == FIELD_INTEGERS;
     if ((map && node->kind != NODE_MAP) || (list && node->kind != NODE_LIST))
-        return value_refuse(check, field, node, NULL);
+        return refuse_shape(check, field, node);
     if ((map || list) && node->count > LIST_MAX)
         return value_refuse(check, field, node, "more than 1024 items");
     switch (field->type) {

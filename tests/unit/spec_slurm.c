@@ -2,7 +2,7 @@
 #include "tests/unit/spec_support.h"
 
 static const struct { const char *lines, *expected; } faults[] = {
-    {"environment: {modules: cuda}", "`environment.modules` expects a list of strings of letters, digits and `_.+/@=:,-`, not `cuda`"},
+    {"environment: {modules: cuda}", "`environment.modules` expects a list of strings of letters, digits and `_.+/@=:,-`, not `cuda`: write `[cuda]`"},
     {"environment: {modules: [cuda/12.4, gcc@13+x]}", NULL},
     {"environment: {modules: [cuda, 'a b']}", "`environment.modules` expects a list of strings of letters, digits and `_.+/@=:,-`, not the string `a b`: another character is in it"},
     {"environment: {modules: ['$$(id)']}", "`environment.modules` expects a list of strings of letters, digits and `_.+/@=:,-`, not the string `$$(id)`: another character is in it"},
