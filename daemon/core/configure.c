@@ -8,6 +8,7 @@ static void apply_settings(struct daemon *daemon)
     daemon->machine.slurm = &daemon->settings.config.slurm;
     if (settings_gpus(&daemon->settings) >= 0)
         gpus_declare(&daemon->machine.gpus, settings_gpus(&daemon->settings));
+    executors_limit(daemon);
 }
 
 int settings_begin(struct daemon *daemon, int64_t gpus, struct error *err)

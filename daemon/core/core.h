@@ -22,7 +22,8 @@ enum {
     RUNS_ALIVE_MAX = 100000,
     EXECUTORS_MAX = 4,
     WATCH_BUCKETS = 1024,
-    HANDOVERS_MAX = 16, // runs on their way to a scheduler at a time: the others stay in our queue
+    HANDOVERS_MAX = 512, // runs on their way to a scheduler at a time: the others stay in our queue
+    HANDOVERS_ROUND = 32, // … that are sent on their way in one tick: each is a few writes that are waited for
     SPEC_TEXT_MAX = 16 << 20,
     JOB_FILE_MAX = 4 << 20,
     TICK_BUSY_MS = 200, // while something runs
@@ -81,6 +82,7 @@ struct executor_use {
     const struct executor *calls;
     void *context;
     bool queues; // jobs wait in its own queue and take none of this machine's cores; it may start them again by itself
+    int64_t most; // jobs that may be with it at once; 0: any number
 };
 
 // When the queue was last looked at, and whether there is a reason to look again.
@@ -120,6 +122,7 @@ struct daemon {
     struct submission *submissions;       // under way; under the lock
     bool unqueued;                        // a complete one still has runs that are not in the queue; under the lock
     atomic_bool ending;                   // no submission will be completed any more
+    size_t handovers_begun;               // … that began it in this tick
 };
 
 // What a tick needs to know of one run, copied so that it can be used without the lock.
@@ -151,6 +154,7 @@ void watches_sweep(struct daemon *daemon);                    // forgets those t
 // executors.c: which executors there are, and a run's own; NULL for a name that this build does not know.
 void executors_open(struct daemon *daemon);
 void executors_close(struct daemon *daemon); // jobs stay
+void executors_limit(struct daemon *daemon); // what config.yaml says of how much they take at once; under the lock, or before there is a thread
 struct json *executors_health(struct daemon *daemon); // of the scheduler; null while nobody has asked it for anything
 const struct executor_use *executor_named(const struct daemon *daemon, const char *name);
 // What identifies a run's job to its executor.

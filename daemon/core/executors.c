@@ -9,8 +9,17 @@ void executors_open(struct daemon *daemon)
     daemon->local = (struct local_context){.job_script = daemon->job_script};
     memory_place_find(&daemon->local.memory, "/proc/self/mountinfo", "/proc/self/cgroup");
     daemon->slurm = slurm_new(&(struct slurm_settings){.job_script = daemon->job_script});
-    daemon->executors[daemon->executor_count++] = (struct executor_use){executor_local(), &daemon->local, false};
-    daemon->executors[daemon->executor_count++] = (struct executor_use){executor_slurm(), daemon->slurm, true};
+    daemon->executors[daemon->executor_count++] = (struct executor_use){.calls = executor_local(), .context = &daemon->local};
+    daemon->executors[daemon->executor_count++] = (struct executor_use){.calls = executor_slurm(), .context = daemon->slurm, .queues = true};
+}
+
+void executors_limit(struct daemon *daemon)
+{
+    const struct config_slurm *site = &daemon->settings.config.slurm;
+    for (size_t i = 0; i < daemon->executor_count; i++)
+        if (daemon->executors[i].calls == executor_slurm())
+            daemon->executors[i].most = site->max_submit_jobs;
+    slurm_set_array_max(daemon->slurm, site->max_array_size);
 }
 
 void executors_close(struct daemon *daemon)

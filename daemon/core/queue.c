@@ -25,6 +25,7 @@ struct round {
     struct room room;
     struct gpus free;
     struct sweep_places places;
+    int64_t away, away_max; // jobs that are with a scheduler, and that may be; 0: any number
     struct needed_run needed; // the one that was last looked up
     int64_t needed_id;
     struct saying sayings[SAID_AT_ONCE];
@@ -51,9 +52,13 @@ static void look_at_supply(struct round *round, const struct views *views)
     struct daemon *daemon = round->daemon;
     round->room = (struct room){.cores = daemon->machine.cores, .gpus = (int64_t)daemon->machine.gpus.count};
     round->free = daemon->machine.gpus;
+    for (size_t i = 0; i < daemon->executor_count; i++)
+        if (daemon->executors[i].queues)
+            round->away_max = daemon->executors[i].most;
     for (size_t i = 0; i < views->count; i++) {
         struct launch launch;
         struct json *job = NULL;
+        round->away += views->at[i].executor && views->at[i].executor->queues && views->at[i].state >= RUN_SUBMITTED && views->at[i].state <= RUN_FINISHING;
         if (!is_here(&views->at[i]) || is_deserted(&views->at[i]))
             continue;
         if (job_load(daemon, &views->at[i], &launch, &job, NULL) == 0) {
@@ -168,6 +173,7 @@ static void start_if_room(struct round *round, const struct queued *queued, cons
     if (place == PLACE_NOW) {
         if (sweep_place)
             sweep_place->taken++;
+        round->away += view->executor->queues;
         daemon->queue.again = true; // what could not be begun is tried again in the next tick
         schedule_begin(daemon, view, &launch, job);
     } else {
@@ -216,7 +222,12 @@ static void start_if_ready(struct round *round, const struct queued *queued)
         char reason[128];
         snprintf(reason, sizeof reason, "waits for one of the sweep's %lld places (`sweep.concurrency`)", (long long)place->most);
         say(round, queued, RUN_QUEUED, reason);
-    } else if (!queued->here && round->daemon->handovers >= HANDOVERS_MAX) {
+    } else if (!queued->here && round->away_max > 0 && round->away >= round->away_max) {
+        char reason[160];
+        snprintf(reason, sizeof reason, "waits for one of the %lld jobs that may be in the scheduler's queue at once (`slurm.max_submit_jobs`)",
+            (long long)round->away_max);
+        say(round, queued, RUN_QUEUED, reason);
+    } else if (!queued->here && (round->daemon->handovers >= HANDOVERS_MAX || round->daemon->handovers_begun >= HANDOVERS_ROUND)) {
         look->again = true; // its description is not read before it is its turn
     } else if (queued->here && round->room.cores_awaited) {
         return;

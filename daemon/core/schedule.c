@@ -174,6 +174,30 @@ static void give_up(struct daemon *daemon, const struct view *view, const struct
         say_progress(daemon, view, "cancelled; what may have come of its submission is being ended");
 }
 
+static void settle_handover(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, const struct job *job, int status,
+    const struct error *err)
+{
+    view->watch->handing = status == 0 && job->phase == JOB_UNKNOWN;
+    if (status != 0)
+        end_intent(daemon, view, attempt, RUN_FAILED, err->text);
+    else if (!view->watch->handing)
+        note_job(daemon, view, attempt, job);
+    say_way(daemon, view, job);
+    if (job->warning[0])
+        warn_run(daemon, view, job->warning);
+}
+
+// What is on its way to a scheduler already is only asked after: hundreds may be, and what is to be run is not read again in each tick.
+static void hand_on(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, struct job *job)
+{
+    struct error err = {0};
+    int status = view->executor->calls->submit(view->executor->context, job, &err);
+    if (status == 0 && job->phase == JOB_GONE)
+        view->watch->handing = false; // from the beginning, in the next tick
+    else
+        settle_handover(daemon, view, attempt, job, status, &err);
+}
+
 // The second half of a start, and all that is left to do after a crash in between: a stored intent without a job. Called in each tick
 // until it is decided.
 void schedule_submit(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt)
@@ -184,6 +208,10 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     struct job job = job_of(view);
     if (watch->handing && view->cancel_requested) {
         give_up(daemon, view, attempt, &job);
+        return;
+    }
+    if (watch->handing && executor->queues) {
+        hand_on(daemon, view, attempt, &job);
         return;
     }
     if (!watch->handing && !nothing_handed_over(daemon, view, attempt, &job))
@@ -208,14 +236,7 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     watch->handing = status == 0;
     if (status == 0)
         status = executor->calls->submit(executor->context, &job, &err);
-    watch->handing = status == 0 && job.phase == JOB_UNKNOWN;
-    if (status != 0)
-        end_intent(daemon, view, attempt, RUN_FAILED, err.text);
-    else if (!watch->handing)
-        note_job(daemon, view, attempt, &job);
-    say_way(daemon, view, &job);
-    if (job.warning[0])
-        warn_run(daemon, view, job.warning);
+    settle_handover(daemon, view, attempt, &job, status, &err);
     launch_release(&launch);
     js_free(description);
 }
@@ -254,6 +275,7 @@ void schedule_begin(struct daemon *daemon, const struct view *view, const struct
     struct job leftovers = job_of(view);
     bool first = view->attempt == 0 && run_last_attempt(view->directory) == 0; // never begun: nobody can be left of it
     daemon->handovers += view->executor->queues;
+    daemon->handovers_begun += view->executor->queues;
     int left = first ? 0 : view->executor->calls->kill(view->executor->context, &leftovers, &err);
     if (left < 0)
         core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);

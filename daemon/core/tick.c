@@ -14,7 +14,7 @@ struct running { // one run that has, or should have, a job
 static size_t gather_running(struct daemon *daemon, const struct views *views, struct running *running)
 {
     size_t count = 0;
-    daemon->handovers = 0;
+    daemon->handovers = daemon->handovers_begun = 0;
     for (size_t i = 0; i < views->count; i++) {
         const struct view *view = &views->at[i];
         struct running *one = &running[count];

@@ -58,6 +58,7 @@ struct executor {
     const char *name;
     // Hands the job over, exactly once for each tag however often it is called: 0 and phase JOB_UNKNOWN while it is not decided (call again);
     // 0 and another phase when it is handed over: id and started are filled. -1: it was refused, err says why, and it will not run.
+    // A call for a job that is on its way may leave out what is to be run (argv is NULL); phase JOB_GONE then says that it is not on its way.
     int (*submit)(void *context, struct job *job, struct error *err);
     // All runs of this executor at once, each tick, also when there are none: fills what is said to be poll's, phase and reason.
     int (*poll)(void *context, struct job *jobs, size_t count, struct error *err);

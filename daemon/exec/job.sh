@@ -1,5 +1,7 @@
 #!/bin/sh
 # job.sh RUN_DIR [-m MODULE]... -- argv...: one attempt of one run, the same script for every executor and every run.
+# job.sh -a ARRAY_DIR [-m MODULE]... -- argv...: the same as an element of a Slurm array; ARRAY_DIR/elements says of which run, and the words
+# that are ARRAY_DIR stand for its directory.
 # It claims the next attempt directory (mkdir is atomic, so two of them never share one), writes down what it executes, loads environment
 # modules, starts the command with its output in the attempt's logs, forwards USR1 and TERM to it, and writes exit.json last, by rename:
 # whoever sees that file sees the whole of it and knows that nothing else will be written. Nothing of the user's is evaluated here: the
@@ -10,15 +12,49 @@
 set -u
 well_formed()
 {
+    [ "${1:-}" != "-a" ] || shift
     [ $# -ge 1 ] || return 1
     shift
     while [ $# -ge 2 ] && [ "$1" = "-m" ]; do shift 2; done
     [ $# -ge 2 ] && [ "$1" = "--" ]
 }
-well_formed "$@" || { echo "usage: job.sh RUN_DIR [-m MODULE]... -- argv..." >&2; exit 2; }
-run=$1
-shift
+well_formed "$@" || { echo "usage: job.sh RUN_DIR|-a ARRAY_DIR [-m MODULE]... -- argv..." >&2; exit 2; }
 slurm=${SLURM_JOB_ID:-}
+
+# The element's line is "TAG SUBMISSION NAME", NAME being the run directory's beside the folder of arrays: "RUNS/.arrays/ARRAY". On a shared disk
+# it is waited for.
+find_element()
+{
+    array=$1
+    case ${SLURM_ARRAY_TASK_ID:-} in
+    "" | *[!0-9]*) echo "job.sh: not an element of an array: SLURM_ARRAY_TASK_ID is no number" >&2; return 1 ;;
+    esac
+    tries=30
+    until line=$(LC_ALL=C sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" "$array/elements" 2>/dev/null) && [ -n "$line" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || { echo "job.sh: $array/elements has no element $SLURM_ARRAY_TASK_ID: nothing is started" >&2; return 1; }
+        sleep 1
+    done
+    SWITCHYARD_TAG=${line%% *}
+    line=${line#* }
+    SWITCHYARD_SUBMISSION=${line%% *}
+    export SWITCHYARD_TAG SWITCHYARD_SUBMISSION
+    run=${array%/*/*}/${line#* }
+    slurm=${SLURM_ARRAY_JOB_ID:-$slurm}_$SLURM_ARRAY_TASK_ID
+    cd "$run"
+}
+if [ "$1" = "-a" ]; then
+    find_element "$2" || exit 1
+    shift 2
+    for word in "$@"; do
+        shift
+        [ "$word" != "$array" ] || word=$run
+        set -- "$@" "$word"
+    done
+else
+    run=$1
+    shift
+fi
 
 # A job that is not the run's any more (its submission was given up, and another one made) does nothing. A lower number than ours is an old
 # look at a file on a shared disk, and "8 unsent" is not decided yet: it is waited for.

@@ -72,6 +72,19 @@ static void preempt(struct world *world, struct simulated_job *job, struct playe
     player_tell(world, player, "job %lld is preempted%s: %s", (long long)job->id, saves ? " after saving" : "", job->state);
 }
 
+// Of an array's elements that have not begun Slurm keeps one record: which of them are left, and nothing of those that are not, but for the last.
+static bool leaves_no_trace(const struct world *world, const struct simulated_job *job)
+{
+    const struct simulation *simulation = world->simulation;
+    for (size_t i = 0; i < simulation->job_count && job->element >= 0 && job->started == 0 && job->restarts == 0; i++) {
+        const struct simulated_job *other = &simulation->jobs[i];
+        if (other != job && other->id == job->id && other->element >= 0 && other->listed && other->started == 0 && other->restarts == 0 &&
+            !simulated_job_over(other))
+            return true;
+    }
+    return false;
+}
+
 static void cancel_now(struct world *world, struct simulated_job *job, struct player *player)
 {
     struct execution *execution = execution_of(world, job);
@@ -81,9 +94,12 @@ static void cancel_now(struct world *world, struct simulated_job *job, struct pl
         if (saves)
             write_exit(world, execution, chance(world, 0.5) ? 75 : 143);
     }
+    bool gone = leaves_no_trace(world, job);
     finish_job(world, job, "CANCELLED", -1);
     if (strcmp(job->nodes, "") == 0)
         job->signal = 0;
+    if (gone)
+        job->listed = job->accounted = false;
     player_tell(world, player, "job %lld of submission %lld is cancelled by %lld%s", (long long)job->id, (long long)job->submission, job->cancelled_by,
         current ? "" : ", which was given up");
     bool outside = job->cancelled_by != (long long)geteuid();
@@ -242,7 +258,7 @@ static void lose_memory(struct world *world)
     }
     for (size_t i = 0; i < simulation->job_count; i++)
         if (simulation->jobs[i].listed && simulation->jobs[i].id >= least)
-            simulation->jobs[i].id = 1000000 + (int64_t)simulation->jobs[i].serial;
+            simulation->jobs[i].id = 1000000 + (int64_t)simulation->jobs[i].serial - (simulation->jobs[i].element > 0 ? simulation->jobs[i].element : 0);
     if (least < simulation->next_id && chance(world, 0.5)) {
         simulation->next_id = least;
         add_outsider(world);

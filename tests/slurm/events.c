@@ -125,6 +125,7 @@ static void set_stage(struct stage *stage, const char *standin, uint64_t seed)
         exit(2);
     simulation->accounting = seed % 3 != 0;
     simulation->old = seed % 5 == 4;
+    simulation->array_max = seed % 4 == 3 ? 1 : seed % 4 == 1 ? 4 : 1001; // the daemon, which is told nothing, takes it for Slurm's own
     simulation->now = world_seconds;
     stage->world->simulation = simulation;
     free(file);
@@ -287,7 +288,7 @@ static void play_round(struct stage *stage)
     bool more = !world->calm && players_alive(stage) < RUNS_AT_ONCE && simulation_chance(simulation, 0.9);
     bool crash = !world->calm && simulation_chance(simulation, 0.005);
     size_t victim = simulation_chance(simulation, 0.03) ? (size_t)simulation_draw(simulation, PLAYERS_MAX) : PLAYERS_MAX;
-    if (more)
+    for (size_t many = more && simulation_chance(simulation, 0.1) ? 2 + simulation_draw(simulation, 10) : more; many > 0; many--)
         add_run(stage);
     if (!world->calm && victim < PLAYERS_MAX && world->players[victim].used)
         cancel_run(stage, &world->players[victim]);

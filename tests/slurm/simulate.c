@@ -72,7 +72,7 @@ static int set_job(struct simulated_job *job, const char *word)
     return 0;
 }
 
-static int keep_start(struct simulation *simulation, int64_t id)
+static int keep_start(struct simulation *simulation, const char *id)
 {
     struct simulated_job *job = simulation_job(simulation, id);
     struct simulated_job copy = job ? *job : (struct simulated_job){0};
@@ -104,9 +104,9 @@ int main(int count, char **words)
         for (int i = 3; i < count && status == 0; i++)
             status = set_cluster(simulation, words[i]);
     else if (strcmp(words[2], "again") == 0)
-        status = keep_start(simulation, strtoll(words[3], NULL, 10));
+        status = keep_start(simulation, words[3]);
     else {
-        struct simulated_job *job = simulation_job(simulation, strtoll(words[3], NULL, 10));
+        struct simulated_job *job = simulation_job(simulation, words[3]);
         status = job ? 0 : 1;
         for (int i = 4; i < count && status == 0; i++)
             status = set_job(job, words[i]);

@@ -2,11 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 const char *const fault_names[FAULTS] = {"none", "empty", "partial", "garbage", "truncated", "slow", "hang", "error", "timeout", "code"};
 const char *const program_names[PROGRAMS] = {"sbatch", "squeue", "sacct", "scancel", "scontrol", "srun"};
@@ -39,6 +40,7 @@ struct simulation *simulation_new(const char *path, uint64_t seed)
     simulation->now = 1.8e9;
     simulation->next_id = 1;
     simulation->hang = 30;
+    simulation->array_max = 1001;
     return simulation;
 }
 
@@ -82,11 +84,13 @@ bool simulation_chance(struct simulation *simulation, double probability)
     return (double)simulation_draw(simulation, 1000000) < probability * 1e6;
 }
 
-struct simulated_job *simulation_job(struct simulation *simulation, int64_t id)
+struct simulated_job *simulation_job(struct simulation *simulation, const char *id)
 {
+    char *end;
+    int64_t number = strtoll(id, &end, 10), element = *end == '_' ? strtoll(end + 1, NULL, 10) : -1;
     for (size_t i = simulation->job_count; i-- > 0;) {
         struct simulated_job *job = &simulation->jobs[i];
-        if (job->id == id && job->listed && job->appears <= simulation->now)
+        if (job->id == number && job->element == element && job->listed && job->appears <= simulation->now)
             return job;
     }
     return NULL;
@@ -110,6 +114,13 @@ static void compact(struct simulation *simulation)
     simulation->job_count = kept;
 }
 
+bool simulation_has_room(struct simulation *simulation, size_t count)
+{
+    if (simulation->job_count + count > SIMULATED_JOBS_MAX)
+        compact(simulation);
+    return simulation->job_count + count <= SIMULATED_JOBS_MAX;
+}
+
 struct simulated_job *simulation_add(struct simulation *simulation)
 {
     if (simulation->job_count == SIMULATED_JOBS_MAX)
@@ -119,6 +130,7 @@ struct simulated_job *simulation_add(struct simulation *simulation)
     struct simulated_job *job = &simulation->jobs[simulation->job_count++];
     *job = (struct simulated_job){.serial = ++simulation->next_serial,
         .id = simulation->next_id++,
+        .element = -1,
         .submission = -1,
         .cancelled_by = -1,
         .listed = true,

@@ -30,11 +30,12 @@ extern const char *const program_names[PROGRAMS];
 
 struct simulated_job {
     uint64_t serial; // its own for ever
-    int64_t id;      // as in a real cluster, an id can come twice: after a controller that forgot
+    int64_t id;      // as in a real cluster, an id can come twice: after a controller that forgot. Of an element, its array's
+    int64_t element; // of an array; -1: it is none
     char name[160], comment[96], directory[256], partition[64], nodes[64], reason[160];
     char state[32];          // as squeue prints it
-    char run_directory[256]; // the script's first word
-    int64_t submission;      // SWITCHYARD_SUBMISSION in its environment; -1: there is none
+    char run_directory[256]; // the script's first word, or by the list of its array
+    int64_t submission;      // SWITCHYARD_SUBMISSION in its environment, or by the list of its array; -1: there is none
     long long cancelled_by;  // -1: nobody
     int64_t code;            // exit code of the script
     int signal;              // that ended it; 0: none
@@ -58,6 +59,7 @@ struct simulation {
     uint64_t next_serial;
     bool down;               // slurmctld cannot be reached
     bool accounting, accounting_down;
+    int64_t array_max;       // elements that an array may have (MaxArraySize)
     bool old;                // a squeue from before --Format knew exit codes
     double hang;             // real seconds that a hanging command hangs
     double rates[PROGRAMS][FAULTS];
@@ -75,7 +77,9 @@ void simulation_unlock(struct simulation *simulation);
 // The rest is called with the lock held.
 uint64_t simulation_draw(struct simulation *simulation, uint64_t below); // 0 … below - 1
 bool simulation_chance(struct simulation *simulation, double probability);
-struct simulated_job *simulation_job(struct simulation *simulation, int64_t id); // the newest of that id that the controller knows; NULL
+// The newest of that id ("12", "12_3") that the controller knows; NULL.
+struct simulated_job *simulation_job(struct simulation *simulation, const char *id);
 struct simulated_job *simulation_serial(struct simulation *simulation, uint64_t serial); // NULL: forgotten
 struct simulated_job *simulation_add(struct simulation *simulation); // NULL: the cluster is full; moves the others
+bool simulation_has_room(struct simulation *simulation, size_t count); // for so many more, without moving any
 bool simulated_job_over(const struct simulated_job *job);

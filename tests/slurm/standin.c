@@ -4,7 +4,6 @@
 //
 // Each call draws a fault from the cluster's rates. The answer is made whole first, then the fault is done to it: a command that hangs may
 // have done its work, and one that fails may have, too.
-#include "schema/base/text.h"
 #include "tests/slurm/standin.h"
 
 #include <inttypes.h>
@@ -29,8 +28,7 @@ int fail(struct answer *answer, int code, const char *format, ...)
     return -1;
 }
 
-// --name=value → value; NULL: another option. "--name" alone has the value "".
-static const char *option(const char *word, const char *name)
+const char *option(const char *word, const char *name)
 {
     size_t length = strlen(name);
     if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0)
@@ -38,90 +36,11 @@ static const char *option(const char *word, const char *name)
     return word[2 + length] == '=' ? word + 3 + length : word[2 + length] == 0 ? "" : NULL;
 }
 
-static int unknown_option(struct answer *answer, const char *word)
+int unknown_option(struct answer *answer, const char *word)
 {
     const char *name = program_names[answer->program];
     int code = answer->program == PROGRAM_SBATCH ? 255 : 1;
     return fail(answer, code, "%s: unrecognized option '%s'\nTry \"%s --help\" for more information", name, word, name);
-}
-
-// ---- sbatch ----
-
-// Options that the stand-in takes without a look: what they mean is the cluster's business.
-static bool is_plain_sbatch_option(const char *word)
-{
-    static const char *const names[] = {"parsable", "open-mode", "output", "error", "input", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task",
-        "gpus-per-node", "gres", "mem", "time", "signal", "account", "qos", "reservation", "constraint", "exclusive", "nodelist", "exclude",
-        "export", "export-file", "no-kill", "begin", "distribution", "hint", "time-min", "get-user-env", "nice", "deadline"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (option(word, names[i]))
-            return true;
-    return false;
-}
-
-// 1: taken.
-static int take_sbatch_option(struct answer *answer, struct simulated_job *job, const char *word)
-{
-    const char *value;
-    if ((value = option(word, "comment")))
-        snprintf(job->comment, sizeof job->comment, "%s", value);
-    else if ((value = option(word, "job-name")))
-        snprintf(job->name, sizeof job->name, "%s", value);
-    else if ((value = option(word, "chdir")))
-        snprintf(job->directory, sizeof job->directory, "%s", value);
-    else if ((value = option(word, "partition")))
-        snprintf(job->partition, sizeof job->partition, "%s", value);
-    else if (option(word, "requeue"))
-        job->may_requeue = true;
-    else if (option(word, "no-requeue"))
-        job->may_requeue = false;
-    else if (option(word, "hold"))
-        strcpy(job->reason, "JobHeldUser");
-    else if (!is_plain_sbatch_option(word))
-        return unknown_option(answer, word);
-    return 1;
-}
-
-static int read_sbatch(struct answer *answer, struct simulated_job *job, char **words)
-{
-    size_t at = 1;
-    for (; words[at] && strncmp(words[at], "--", 2) == 0; at++)
-        if (take_sbatch_option(answer, job, words[at]) < 0)
-            return -1;
-    if (!words[at])
-        return fail(answer, 1, "sbatch: error: this stand-in takes no script from its input");
-    if (access(words[at], R_OK) != 0)
-        return fail(answer, 1, "sbatch: error: Unable to open file %s", words[at]);
-    if (!job->name[0])
-        snprintf(job->name, sizeof job->name, "%s", strrchr(words[at], '/') ? strrchr(words[at], '/') + 1 : words[at]);
-    if (words[at + 1])
-        snprintf(job->run_directory, sizeof job->run_directory, "%s", words[at + 1]);
-    if (strcmp(job->partition, "nosuch") == 0)
-        return fail(answer, 1, "sbatch: error: invalid partition specified: nosuch\nsbatch: error: Batch job submission failed: Invalid partition name specified");
-    return 0;
-}
-
-static void do_sbatch(struct answer *answer, char **words)
-{
-    struct simulation *simulation = answer->simulation;
-    struct simulated_job *job = simulation_add(simulation), refused;
-    if (!job) {
-        fail(answer, 1, "sbatch: error: Batch job submission failed: Slurm temporarily unable to accept job, sleeping and retrying");
-        return;
-    }
-    const char *submission = getenv("SWITCHYARD_SUBMISSION");
-    if (!getcwd(job->directory, sizeof job->directory))
-        job->directory[0] = 0;
-    job->submission = submission ? strtoll(submission, NULL, 10) : -1;
-    refused = *job;
-    if (read_sbatch(answer, job, words) != 0 || !answer->act) {
-        simulation->job_count--;
-        simulation->next_id = refused.id;
-        return;
-    }
-    if (answer->fault == FAULT_TIMEOUT)
-        job->appears += (double)simulation_draw(simulation, 40);
-    text_addf(&answer->out, "%" PRId64 "\n", job->id);
 }
 
 // ---- squeue ----
@@ -155,7 +74,7 @@ static double used(const struct simulation *simulation, const struct simulated_j
 static void print_id(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
 {
     (void)simulation;
-    text_addf(out, "%" PRId64, job->id);
+    text_addf(out, job->element < 0 ? "%" PRId64 : "%" PRId64 "_%" PRId64, job->id, job->element);
 }
 static void print_state(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
 {
@@ -215,10 +134,10 @@ static void print_directory(struct text *out, const struct simulation *simulatio
 }
 
 static const struct column squeue_columns[] = {
-    {"JobID", print_id}, {"State", print_state}, {"exit_code", print_exit}, {"RestartCnt", print_restarts}, {"StartTime", print_start},
+    {"JobArrayID", print_id}, {"State", print_state}, {"exit_code", print_exit}, {"RestartCnt", print_restarts}, {"StartTime", print_start},
     {"TimeUsed", print_used}, {"NodeList", print_nodes}, {"Reason", print_reason}, {"Comment", print_comment}, {"Name", print_name},
     {"WorkDir", print_directory}, {0}};
-static const struct column squeue_letters[] = {{"A", print_id}, {"T", print_state}, {"S", print_start}, {"M", print_used}, {"N", print_nodes},
+static const struct column squeue_letters[] = {{"T", print_state}, {"S", print_start}, {"M", print_used}, {"N", print_nodes},
     {"r", print_reason}, {"k", print_comment}, {"j", print_name}, {"Z", print_directory}, {"i", print_id}, {0}};
 
 static const struct column *column_of(const struct column *columns, const char *name, size_t length)
@@ -337,15 +256,16 @@ static void print_account_comment(struct text *out, const struct simulation *sim
     text_add(out, job->ended > 0 ? job->comment : "");
 }
 
-static const struct column sacct_columns[] = {{"JobIDRaw", print_id}, {"State", print_account_state}, {"ExitCode", print_account_exit},
+static const struct column sacct_columns[] = {{"JobID", print_id}, {"State", print_account_state}, {"ExitCode", print_account_exit},
     {"Start", print_account_start}, {"Submit", print_submit}, {"ElapsedRaw", print_elapsed}, {"NodeList", print_account_nodes}, {"Comment", print_account_comment},
     {"JobName", print_name}, {"WorkDir", print_directory}, {0}};
 
-static bool is_among(const char *list, int64_t id)
+static bool is_among(const char *list, const struct simulated_job *job)
 {
     for (const char *at = list; *at;) {
         char *end;
-        if (strtoll(at, &end, 10) == id)
+        int64_t id = strtoll(at, &end, 10), element = *end == '_' ? strtoll(end + 1, &end, 10) : -1;
+        if (id == job->id && element == job->element)
             return true;
         at = *end == ',' ? end + 1 : "";
     }
@@ -380,13 +300,13 @@ static void print_account(struct answer *answer, const char *format, const char 
 static bool is_account_of(const struct simulated_job *job, const char *jobs, const char *names, bool window)
 {
     bool could = strcmp(job->state, "PENDING") != 0 && strcmp(job->reason, "JobHeldUser") != 0;
-    return (!jobs || is_among(jobs, job->id)) && (!names || is_named(names, job->name)) && (!window || could);
+    return (!jobs || is_among(jobs, job)) && (!names || is_named(names, job->name)) && (!window || could);
 }
 
 static void do_sacct(struct answer *answer, char **words)
 {
     bool window = false;
-    const char *jobs = NULL, *names = NULL, *format = "JobIDRaw", *delimiter = "|", *value;
+    const char *jobs = NULL, *names = NULL, *format = "JobID", *delimiter = "|", *value;
     for (size_t i = 1; words[i]; i++) {
         if ((value = option(words[i], "jobs")))
             jobs = value;
@@ -449,7 +369,7 @@ static void do_scancel(struct answer *answer, char **words)
                 return;
             }
         } else if (answer->act) {
-            struct simulated_job *job = simulation_job(answer->simulation, strtoll(words[i], NULL, 10));
+            struct simulated_job *job = simulation_job(answer->simulation, words[i]);
             if (job && (!name || strcmp(name, job->name) == 0))
                 cancel(job, signal);
         }
@@ -459,7 +379,7 @@ static void do_scancel(struct answer *answer, char **words)
 static void do_scontrol(struct answer *answer, char **words)
 {
     const char *verb = words[1] ? words[1] : "", *id = words[1] && words[2] ? words[2] : "";
-    struct simulated_job *job = simulation_job(answer->simulation, strtoll(id, NULL, 10));
+    struct simulated_job *job = simulation_job(answer->simulation, id);
     if (strcmp(verb, "requeue") != 0 && strcmp(verb, "hold") != 0 && strcmp(verb, "release") != 0)
         fail(answer, 1, "invalid keyword: %s", verb);
     else if (!job)

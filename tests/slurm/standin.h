@@ -10,6 +10,7 @@ struct answer {
     enum program program;
     enum fault fault;
     bool act; // what was asked for is done, now
+    int64_t elements; // of the array that sbatch is asked for; 0: none
     struct text out, talk;
     int code;
 };
@@ -17,6 +18,10 @@ struct answer {
 static const char no_database[] = "sacct: error: Problem talking to the database: Connection refused";
 
 int fail(struct answer *answer, int code, const char *format, ...) __attribute__((format(printf, 3, 4))); // -1
+// --name=value → value; NULL: another option. "--name" alone has the value "".
+const char *option(const char *word, const char *name);
+int unknown_option(struct answer *answer, const char *word); // -1
 
+void do_sbatch(struct answer *answer, char **words);
 enum fault draw_fault(struct simulation *simulation, enum program program);
 void spoil(struct answer *answer);

@@ -230,7 +230,7 @@ static void test_random_lines(void **state)
             for (size_t i = 0; i < rows.count; i++) {
                 assert_true(strspn(rows.at[i].id, "0123456789_+") == strlen(rows.at[i].id) && rows.at[i].id[0]);
                 assert_true(rows.at[i].state[0] >= 'A' && rows.at[i].state[0] <= 'Z');
-                assert_true(form == ROWS_ACCOUNTING || strlen(rows.at[i].tag) == 32);
+                assert_true(form == ROWS_ACCOUNTING || strlen(rows.at[i].tag) + strlen(rows.at[i].array) == 32);
                 assert_true(rows.at[i].code >= -1 && rows.at[i].code <= 255);
             }
             rows_release(&rows);
@@ -241,19 +241,25 @@ static void test_random_lines(void **state)
 static void test_marks(void **state)
 {
     (void)state;
-    char mark[MARK_MAX], tag[33];
+    char mark[MARK_MAX], tag[33], array[33];
     int64_t submission = 0;
     mark_write(mark, TAG, SUBMISSION_MAX);
-    assert_true(mark_read(mark, tag, &submission));
+    assert_true(mark_read(mark, tag, &submission, array));
     assert_string_equal(tag, TAG);
     assert_true(submission == SUBMISSION_MAX);
     mark_write(mark, TAG, SUBMISSION_MAX + 1); // raised once more it would come to one that no mark can be read with
-    assert_false(mark_read(mark, tag, &submission));
-    assert_false(mark_read("switchyard:" TAG, tag, &submission));
-    assert_false(mark_read("switchyard:0123456789ABCDEF0123456789abcdef:1", tag, &submission));
-    assert_false(mark_read("switchyard:" TAG "0:1", tag, &submission));
-    assert_false(mark_read("switchyard:" TAG ":-1", tag, &submission));
-    assert_false(mark_read("xswitchyard:" TAG ":1", tag, &submission));
+    assert_false(mark_read(mark, tag, &submission, array));
+    assert_false(mark_read("switchyard:" TAG, tag, &submission, array));
+    assert_false(mark_read("switchyard:0123456789ABCDEF0123456789abcdef:1", tag, &submission, array));
+    assert_false(mark_read("switchyard:" TAG "0:1", tag, &submission, array));
+    assert_false(mark_read("switchyard:" TAG ":-1", tag, &submission, array));
+    assert_false(mark_read("xswitchyard:" TAG ":1", tag, &submission, array));
+    assert_true(mark_read("switchyard:array:" TAG, tag, &submission, array));
+    assert_string_equal(array, TAG);
+    assert_string_equal(tag, "");
+    assert_false(mark_read("switchyard:array:" TAG ":1", tag, &submission, array));
+    assert_false(mark_read("switchyard:array:" TAG "0", tag, &submission, array));
+    assert_false(mark_read("switchyard:array:0123", tag, &submission, array));
 }
 
 int main(void)

@@ -245,7 +245,7 @@ static void test_limit_of_submissions_is_waited_for(void **state)
         assert_int_equal(job.phase, JOB_UNKNOWN);
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
     }
-    assert_string_equal(job.reason, "sbatch could not hand it over: AssocMaxSubmitJobLimit; Batch job submission failed: Job violates "
+    assert_string_equal(job.reason, "sbatch takes no more jobs at present: AssocMaxSubmitJobLimit; Batch job submission failed: Job violates "
                                     "accounting/QOS policy");
     put("sbatch.err", NULL);
     hand_over("7");
@@ -269,6 +269,7 @@ static void test_order(void **state)
     struct job jobs[RUNS];
     char directories[RUNS][300];
     put("sbatch.slow", "0.3");
+    slurm_set_array_max(slurm, 1);
     for (int i = 0; i < RUNS; i++) {
         name_run(&jobs[i], &directories[i], i);
         executor_slurm()->submit(slurm, &jobs[i], &err);

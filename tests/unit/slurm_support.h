@@ -84,7 +84,7 @@ static void assert_says(const char *name, const char *what)
     free(text);
 }
 
-static char *row(const char *id, const char *state, const char *reason, const char *mark) // lent until the next call
+__attribute__((unused)) static char *row(const char *id, const char *state, const char *reason, const char *mark) // lent until the next call
 {
     static char line[600];
     snprintf(line, sizeof line, "%s\x1f%s\x1f" "768\x1f" "0\x1f" "1796023116\x1f" "0:05\x1fn1\x1f%s\x1f%s\x1f" "demo.moe-1\x1f%s\n", id, state,
@@ -143,13 +143,13 @@ static void turn(void)
     nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
 }
 
-static void turn_for(double seconds)
+__attribute__((unused)) static void turn_for(double seconds)
 {
     for (double began = clock_steady(); clock_steady() - began < seconds;)
         turn();
 }
 
-static void until(enum job_phase phase)
+__attribute__((unused)) static void until(enum job_phase phase)
 {
     for (double began = clock_steady(); clock_steady() - began < 20;) {
         turn();
@@ -173,7 +173,7 @@ static int submit_until_decided(struct error *err)
     return -1;
 }
 
-static void hand_over(const char *id)
+__attribute__((unused)) static void hand_over(const char *id)
 {
     struct error err = {0};
     if (submit_until_decided(&err) != 0)

@@ -192,7 +192,7 @@ bool account_turn(struct account *account)
     return news;
 }
 
-const struct rows *account_answer(const struct account *account)
+struct rows *account_answer(struct account *account)
 {
     return account->answered ? &account->rows : NULL;
 }

@@ -163,11 +163,15 @@ void entry_note_end(struct entry *entry, const struct row *row)
     entry->ended = true;
 }
 
-static void close_entry(struct entry *entry, double asked)
+// whole: rows that are not the entry's are not its for certain.
+static void close_entry(struct slurm *slurm, struct entry *entry, double asked, bool whole)
 {
+    if (!entry->best && !whole)
+        return; // nothing is known of it by this answer
     entry->seen = asked;
     entry->listed = entry->best != NULL;
     if (!entry->listed) {
+        entry->array_listed = entry_array_is_listed(slurm, entry);
         if (entry->handed_over > asked)
             return; // it was asked before there was such a job
         if (entry->lacking++ == 0)
@@ -202,7 +206,8 @@ static void take_back(struct slurm *slurm, struct entry *entry)
 void entries_take_rows(struct slurm *slurm)
 {
     double asked, now = clock_steady();
-    const struct rows *rows = queue_answer(slurm->queue, &asked);
+    struct rows *rows = queue_answer(slurm->queue, &asked);
+    bool whole = arrays_complete(&slurm->arrays, rows, now);
     entries_each(slurm, begin_entry);
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->at[i];
@@ -216,7 +221,7 @@ void entries_take_rows(struct slurm *slurm)
     }
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct entry *entry = slurm->buckets[i]; entry; entry = entry->next)
-            close_entry(entry, asked);
+            close_entry(slurm, entry, asked, whole);
     entries_each(slurm, take_back);
     // Jobs that were given up, and what Slurm made of a call that it said had failed.
     for (size_t i = 0; i < rows->count; i++) {
@@ -227,6 +232,20 @@ void entries_take_rows(struct slurm *slurm)
             cancel_job(slurm, entry, row, now);
     }
     forget_old(slurm);
+    arrays_forget(&slurm->arrays, now, ARRAY_KEPT);
+}
+
+bool entry_array_is_listed(struct slurm *slurm, const struct entry *entry)
+{
+    double asked;
+    const struct rows *rows = queue_answer(slurm->queue, &asked);
+    size_t length = strcspn(entry->id, "_");
+    if (!rows || !entry->id[length])
+        return false;
+    for (size_t i = 0; i < rows->count; i++)
+        if (strncmp(rows->at[i].id, entry->id, length + 1) == 0)
+            return true;
+    return false;
 }
 
 // ---- sacct's answer ----
@@ -263,6 +282,7 @@ static void take_account(struct slurm *slurm, struct entry *entry)
 
 void entries_take_accounts(struct slurm *slurm)
 {
+    arrays_complete(&slurm->arrays, account_answer(slurm->account), clock_steady());
     entries_each(slurm, take_account);
     entries_each(slurm, seek_take);
 }

@@ -1,5 +1,6 @@
 // What the files of the executor share: all that is known of each run that was asked for, by its tag.
 #pragma once
+#include "daemon/exec/slurm/array.h"
 #include "daemon/exec/slurm/command.h"
 #include "daemon/exec/slurm/slurm.h"
 #include <pthread.h>
@@ -10,6 +11,7 @@ enum { BUCKETS = 1024, CANCELS_MAX = 200, SCANCELS_MAX = 4 };
 #define CANCEL_AGAIN 15.0   // seconds until a job that is still there is cancelled once more
 #define FAULT_AGAIN 5.0     // seconds until something that failed on disk is tried again
 #define WHO_WAIT 10.0       // seconds that accounting gets to say who cancelled a job
+#define ARRAY_KEPT 3600.0   // seconds after it was last listed
 #define LACKING_MIN 2       // answers in succession that must lack a job
 
 enum account_verdict { ACCOUNT_NOT_ASKED, ACCOUNT_HAS_NONE, ACCOUNT_HAS_LIVE, ACCOUNT_HAS_END };
@@ -41,6 +43,7 @@ struct entry {
     size_t live;         // rows with its tag that have not ended
     unsigned lacking;    // answers in succession that did not list it
     double lacking_since; // steady
+    bool array_listed;    // the last answer that lacked it listed other elements of its array
     bool ended;          // end holds how it ended, and nothing newer is known
     struct row end;
     double cancelled_since; // steady seconds when it was first seen as cancelled
@@ -79,6 +82,9 @@ struct slurm {
     struct queue *queue;
     struct account *account;
     struct entry *buckets[BUCKETS];
+    struct array *arrays;
+    size_t array_now; // elements that the next array may have at most: fewer for a while where Slurm did not take so many at once
+    double swept;     // steady seconds when leftovers of arrays were last looked for
     uint64_t polls, errands; // so many there have been
     int sending; // sbatch commands that run
     struct cancels cancels; // that wait
@@ -104,6 +110,9 @@ int64_t entry_lowest(const struct entry *entry);
 void entry_note_end(struct entry *entry, const struct row *row);
 // The job is in Slurm's hands under this id.
 void entry_hand_over(struct entry *entry, const char *id, double when);
+
+// Whether the last answer of squeue lists any element of the entry's array.
+bool entry_array_is_listed(struct slurm *slurm, const struct entry *entry);
 
 // ---- tell.c ----
 // Fills what is poll's from what is known.

@@ -74,14 +74,15 @@ static bool can_be_shown(const char *text)
     return true;
 }
 
-// Both streams, in the run directory: what Slurm and the script themselves say. In names of files %j and its like mean something to Slurm.
-static void add_output(struct word_list *options, const char *run_directory)
+// Both streams, in the run directory: what Slurm and the script themselves say. In names of files %j and its like mean something to Slurm;
+// part: one that is meant.
+static void add_output(struct word_list *options, const char *directory, const char *part)
 {
     struct text path;
     text_init(&path, 1 << 20);
-    for (const char *at = run_directory; *at; at++)
+    for (const char *at = directory; *at; at++)
         text_addf(&path, *at == '%' ? "%c%%" : "%c", *at);
-    word_list_addf(options, "--output=%s/" SLURM_LOG, path.at);
+    word_list_addf(options, "--output=%s%s/" SLURM_LOG, path.at, part);
     text_release(&path);
 }
 
@@ -94,7 +95,7 @@ int slurm_options(struct word_list *options, const struct spec *spec, const stru
         return error_set(err, "the run directory of a Slurm job is an absolute path without backslashes and control characters");
     word_list_addf(options, "--job-name=%s.%s", spec->project, slash + 1);
     word_list_addf(options, "--chdir=%s", run_directory);
-    add_output(options, run_directory);
+    add_output(options, run_directory, "");
     word_list_add(options, "--open-mode=append");
     word_list_addf(options, "--nodes=%" PRId64, shape->nodes);
     word_list_addf(options, "--ntasks-per-node=%" PRId64, shape->tasks_per_node);
@@ -149,6 +150,35 @@ void slurm_srun(struct word_list *argv, const struct spec *spec, const struct sl
     word_list_add(argv, shape->gpus ? "--cpu-bind=none" : "--cpu-bind=cores");
 }
 
+// What names the run among the options.
+static bool names_run(const char *option)
+{
+    static const char *const names[] = {"--job-name=", "--chdir=", "--output="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(option, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+void slurm_options_shared(struct word_list *shared, const char *const *options)
+{
+    for (; options && *options; options++)
+        if (!names_run(*options))
+            word_list_add(shared, *options);
+}
+
+static void add_script(struct word_list *words, const char *directory, const char *const *modules, const char *const *argv)
+{
+    word_list_add(words, directory);
+    for (; modules && *modules; modules++) {
+        word_list_add(words, "-m");
+        word_list_add(words, *modules);
+    }
+    word_list_add(words, "--");
+    for (; argv && *argv; argv++)
+        word_list_add(words, *argv);
+}
+
 void slurm_sbatch(struct word_list *words, const char *const *options, const char *run_id, long long submission, const char *script,
     const char *run_directory, const char *const *modules, const char *const *argv)
 {
@@ -158,12 +188,22 @@ void slurm_sbatch(struct word_list *words, const char *const *options, const cha
     for (; options && *options; options++)
         word_list_add(words, *options);
     word_list_add(words, script);
-    word_list_add(words, run_directory);
-    for (; modules && *modules; modules++) {
-        word_list_add(words, "-m");
-        word_list_add(words, *modules);
-    }
-    word_list_add(words, "--");
-    for (; argv && *argv; argv++)
-        word_list_add(words, *argv);
+    add_script(words, run_directory, modules, argv);
+}
+
+void slurm_sbatch_array(struct word_list *words, const struct slurm_array_words *array, const char *script, const char *const *modules,
+    const char *const *argv)
+{
+    word_list_add(words, "sbatch");
+    word_list_add(words, "--parsable");
+    word_list_addf(words, "--comment=switchyard:array:%s", array->id);
+    word_list_addf(words, "--array=0-%zu", array->count - 1);
+    word_list_addf(words, "--job-name=%s", array->name);
+    word_list_addf(words, "--chdir=%s", array->directory);
+    add_output(words, array->directory, "/%a");
+    for (const char *const *option = array->options; option && *option; option++)
+        word_list_add(words, *option);
+    word_list_add(words, script);
+    word_list_add(words, "-a");
+    add_script(words, array->directory, modules, argv);
 }

@@ -33,3 +33,17 @@ void slurm_srun(struct word_list *argv, const struct spec *spec, const struct sl
 // The last four may be NULL where there are none; so is options.
 void slurm_sbatch(struct word_list *words, const char *const *options, const char *run_id, long long submission, const char *script,
     const char *run_directory, const char *const *modules, const char *const *argv);
+
+// The options without those that name the run (job's name, directory, output): what runs must have in common that are elements of one array.
+void slurm_options_shared(struct word_list *shared, const char *const *options);
+
+struct slurm_array_words {
+    const char *id, *directory; // of the array (array.h)
+    const char *name;           // the job's
+    size_t count;               // elements
+    const char *const *options; // what they share
+};
+// The same for many runs at once: sbatch … --comment=switchyard:array:ID --array=0-N options… script -a DIRECTORY [-m MODULE]… -- argv….
+// In argv the array's directory stands for the run's.
+void slurm_sbatch_array(struct word_list *words, const struct slurm_array_words *array, const char *script, const char *const *modules,
+    const char *const *argv);

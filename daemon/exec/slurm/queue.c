@@ -144,7 +144,7 @@ bool queue_turn(struct queue *queue)
     return news;
 }
 
-const struct rows *queue_answer(const struct queue *queue, double *asked)
+struct rows *queue_answer(struct queue *queue, double *asked)
 {
     if (isnan(queue->asked))
         return NULL;

@@ -23,8 +23,9 @@ void queue_free(struct queue *queue);
 void queue_want(struct queue *queue, double since, bool soon);
 // True if a new answer has come.
 bool queue_turn(struct queue *queue);
-// The last answer, lent until the next turn; NULL: there is none yet. asked: when its question was asked, steady seconds.
-const struct rows *queue_answer(const struct queue *queue, double *asked);
+// The last answer, lent until the next turn; NULL: there is none yet. asked: when its question was asked, steady seconds. What rows lack may
+// be filled in.
+struct rows *queue_answer(struct queue *queue, double *asked);
 
 struct queue_health {
     bool asked_ever, answered_ever;
@@ -58,8 +59,9 @@ void account_want(struct account *account, const char *id);
 void account_seek(struct account *account, const char *name, double since);
 // True if a new answer has come.
 bool account_turn(struct account *account);
-// The last answer, and whether it was asked for this job (only then its absence from the rows means something).
-const struct rows *account_answer(const struct account *account);
+// The last answer, and whether it was asked for this job (only then its absence from the rows means something). What rows lack may be
+// filled in.
+struct rows *account_answer( struct account *account);
 bool account_has_asked(const struct account *account, const char *id);
 bool account_has_sought(const struct account *account, const char *name);
 enum account_state account_state(const struct account *account);

@@ -23,12 +23,12 @@ struct form {
 
 // A width of 0 is squeue's for "as wide as it is".
 static const struct form forms[] = {
-    [ROWS_FULL] = {"--Format=JobID:0" S ",State:0" S ",exit_code:0" S ",RestartCnt:0" S ",StartTime:0" S ",TimeUsed:0" S ",NodeList:0" S
+    [ROWS_FULL] = {"--Format=JobArrayID:0" S ",State:0" S ",exit_code:0" S ",RestartCnt:0" S ",StartTime:0" S ",TimeUsed:0" S ",NodeList:0" S
                    ",Reason:0" S ",Comment:0" S ",Name:0" S ",WorkDir:0",
         11, {ID, STATE, EXIT, RESTARTS, START, USED, NODES, REASON, COMMENT, NAME, DIRECTORY}},
-    [ROWS_PLAIN] = {"--format=%A" S "%T" S "%S" S "%M" S "%N" S "%r" S "%k" S "%j" S "%Z", 9,
+    [ROWS_PLAIN] = {"--format=%i" S "%T" S "%S" S "%M" S "%N" S "%r" S "%k" S "%j" S "%Z", 9,
         {ID, STATE, START, USED, NODES, REASON, COMMENT, NAME, DIRECTORY}},
-    [ROWS_ACCOUNTING] = {"--format=JobIDRaw,State,ExitCode,Start,Submit,ElapsedRaw,NodeList,Comment,JobName,WorkDir", 10,
+    [ROWS_ACCOUNTING] = {"--format=JobID,State,ExitCode,Start,Submit,ElapsedRaw,NodeList,Comment,JobName,WorkDir", 10,
         {ID, STATE, EXIT, START, SUBMIT, USED, NODES, COMMENT, NAME, DIRECTORY}},
 };
 
@@ -51,17 +51,31 @@ static bool read_count(const char *text, int64_t *value)
     return true;
 }
 
-bool mark_read(const char *comment, char tag[33], int64_t *submission)
+// 32 hex digits at the beginning of text.
+static bool read_hex(char out[33], const char *text)
 {
-    static const char head[] = "switchyard:";
+    if (strspn(text, "0123456789abcdef") != 32)
+        return false;
+    memcpy(out, text, 32);
+    out[32] = 0;
+    return true;
+}
+
+bool mark_read(const char *comment, char tag[33], int64_t *submission, char array[33])
+{
+    static const char head[] = "switchyard:", of_array[] = "array:";
+    tag[0] = array[0] = 0;
     if (strncmp(comment, head, sizeof head - 1) != 0)
         return false;
     const char *at = comment + sizeof head - 1;
-    if (strspn(at, "0123456789abcdef") != 32 || at[32] != ':' || !read_count(at + 33, submission) || *submission > SUBMISSION_MAX)
-        return false;
-    memcpy(tag, at, 32);
-    tag[32] = 0;
-    return true;
+    if (strncmp(at, of_array, sizeof of_array - 1) == 0) {
+        at += sizeof of_array - 1;
+        return !at[strspn(at, "0123456789abcdef")] && read_hex(array, at);
+    }
+    if (read_hex(tag, at) && at[32] == ':' && read_count(at + 33, submission) && *submission <= SUBMISSION_MAX)
+        return true;
+    tag[0] = 0;
+    return false;
 }
 
 // ---- fields ----
@@ -77,8 +91,17 @@ static bool read_id(struct row *row, const char *text)
         if ((text[length] != '_' && text[length] != '+') || more == 0 || more > 10 || text[length + 1 + more])
             return false;
     }
+    if (text[length] == '_')
+        row->element = strtoll(text + length + 1, NULL, 10);
     snprintf(row->id, sizeof row->id, "%.31s", text);
     return true;
+}
+
+// "12_[3-5,9%2]": what accounting says of an array's elements that have not begun, all in one.
+static bool is_rest_of_array(const char *text)
+{
+    size_t length = strspn(text, "0123456789");
+    return length > 0 && strncmp(text + length, "_[", 2) == 0;
 }
 
 static bool read_state(struct row *row, const char *text)
@@ -185,7 +208,7 @@ static bool read_field(struct row *row, enum field field, const char *text)
     case USED: return read_used(row, text);
     case NODES: read_words(row->nodes, sizeof row->nodes, text); return true;
     case REASON: read_words(row->reason, sizeof row->reason, text); return true;
-    case COMMENT: mark_read(text, row->tag, &row->submission); return true;
+    case COMMENT: mark_read(text, row->tag, &row->submission, row->array); return true;
     case NAME: read_words(row->name, sizeof row->name, text); return true;
     case DIRECTORY: row->directory = string_copy(text[0] ? text : NULL); return true;
     }
@@ -199,7 +222,7 @@ enum verdict { OURS, OTHERS, MALFORMED };
 static enum verdict read_line(struct row *row, enum rows_form which, char *line)
 {
     const struct form *form = &forms[which];
-    *row = (struct row){.by = -1, .restarts = -1, .code = -1, .used = NAN};
+    *row = (struct row){.element = -1, .by = -1, .restarts = -1, .code = -1, .used = NAN};
     char *at = line;
     for (size_t i = 0; i < form->count; i++) {
         char *end = strchr(at, SEPARATOR);
@@ -208,10 +231,12 @@ static enum verdict read_line(struct row *row, enum rows_form which, char *line)
             return MALFORMED;
         if (end && !last)
             *end = 0;
+        if (which == ROWS_ACCOUNTING && form->fields[i] == ID && is_rest_of_array(at))
+            return OTHERS;
         if (!read_field(row, form->fields[i], at))
             return MALFORMED;
         // What follows the comment are names: of a job that is not ours, anything.
-        if (which != ROWS_ACCOUNTING && form->fields[i] == COMMENT && !row->tag[0])
+        if (which != ROWS_ACCOUNTING && form->fields[i] == COMMENT && !row->tag[0] && !(row->array[0] && row->element >= 0))
             return OTHERS;
         at = last ? at : end + 1;
     }

@@ -2,7 +2,8 @@
 // keep the form is kept aside and counted, and the rest stands. Of squeue's lines only those with a mark of ours become rows: the others
 // are somebody else's jobs, and what they are called is no business of ours.
 //
-// Our mark is a job's comment, "switchyard:<run_id>:<submission>".
+// Our mark is a job's comment: "switchyard:<run_id>:<submission>", or of an array's element "switchyard:array:<array>", which all elements
+// share: whose it is and under which number is for the array's own list to say (array.h).
 #pragma once
 #include "daemon/exec/slurm/words.h"
 #include <stddef.h>
@@ -22,11 +23,13 @@ enum rows_form {
 };
 
 struct row {
-    char id[32];
+    char id[32];                   // of an array's element "ARRAY_ELEMENT"
+    int64_t element;               // -1: it is none
     char state[64];                // as it came
     const struct state_word *word; // NULL: we do not know the state
     long long by;                  // who cancelled it, a user's number; -1: not said
-    char tag[33];                  // of our mark; empty in sacct's rows without comments
+    char tag[33];                  // of our mark; empty in sacct's rows without comments, and of an element whose list is not known
+    char array[33];                // of an element's mark; empty: it has none
     int64_t submission;            // of our mark; 0 where there is none
     char name[160];                // job's name; cut
     char reason[256];              // raw; empty: none
@@ -57,5 +60,5 @@ void rows_release(struct rows *rows);
 // Submissions are counted from 1; a higher number than this one is nobody's.
 #define SUBMISSION_MAX INT64_C(1000000000000)
 void mark_write(char mark[MARK_MAX], const char *tag, int64_t submission);
-// False if the comment is not a mark of ours.
-bool mark_read(const char *comment, char tag[33], int64_t *submission);
+// False if the comment is not a mark of ours. Either tag or array is filled, the other one is empty.
+bool mark_read(const char *comment, char tag[33], int64_t *submission, char array[33]);

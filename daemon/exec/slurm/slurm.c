@@ -9,6 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Indices of elements are below Slurm's own limit (MaxArraySize).
+static void set_array_max(struct slurm *slurm, int64_t array_max)
+{
+    enum { SLURMS_OWN = 1001 };
+    int64_t most = array_max > 0 ? array_max : SLURMS_OWN;
+    slurm->settings.array_max = most < ARRAY_MAX ? most : ARRAY_MAX;
+    slurm->array_now = (size_t)slurm->settings.array_max;
+}
+
 struct slurm *slurm_new(const struct slurm_settings *settings)
 {
     struct slurm *slurm = allocate(1, sizeof *slurm);
@@ -20,6 +29,8 @@ struct slurm *slurm_new(const struct slurm_settings *settings)
     own->patience = own->patience > 0 ? own->patience : 60;
     own->submissions_max = own->submissions_max > 0 ? own->submissions_max : 4;
     slurm->job_script = string_copy(settings->job_script);
+    slurm->swept = -INFINITY;
+    set_array_max(slurm, own->array_max);
     struct queue_settings queue = {own->interval, own->interval_max, own->deadline};
     slurm->queue = queue_new(&queue);
     slurm->account = account_new(&queue);
@@ -32,6 +43,7 @@ void slurm_free(struct slurm *slurm)
     if (!slurm)
         return;
     entries_free(slurm);
+    arrays_free(&slurm->arrays);
     cancels_free(slurm);
     account_free(slurm->account);
     queue_free(slurm->queue);
@@ -95,6 +107,10 @@ static int submit(struct slurm *slurm, struct job *job, struct error *err)
     }
     if (entry->errand) {
         snprintf(job->reason, sizeof job->reason, "%s", errand_words(entry));
+        return 0;
+    }
+    if (!job->argv && !entry->handed) {
+        job->phase = JOB_GONE;
         return 0;
     }
     if (forbidden)
@@ -284,6 +300,13 @@ const struct executor *executor_slurm(void)
 }
 
 // ---- what the daemon shows ----
+
+void slurm_set_array_max(struct slurm *slurm, int64_t array_max)
+{
+    pthread_mutex_lock(&slurm->lock);
+    set_array_max(slurm, array_max);
+    pthread_mutex_unlock(&slurm->lock);
+}
 
 void slurm_health(struct slurm *slurm, struct slurm_health *health)
 {

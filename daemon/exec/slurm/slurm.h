@@ -18,12 +18,14 @@ struct slurm_settings { // 0 or NULL: the default
     double deadline;      // seconds that a command may take (60)
     double patience;      // seconds that accounting gets to say what became of a job that squeue lists no longer (60)
     int submissions_max;  // sbatch commands at a time (4)
+    int64_t array_max;    // elements of an array (1001 is Slurm's own); 1: each run is handed over by itself
 };
 
 struct slurm; // opaque
 
 struct slurm *slurm_new(const struct slurm_settings *settings);
 void slurm_free(struct slurm *slurm); // jobs stay
+void slurm_set_array_max(struct slurm *slurm, int64_t array_max); // 0: the default
 
 const struct executor *executor_slurm(void);
 

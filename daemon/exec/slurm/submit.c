@@ -6,7 +6,7 @@
 //   FENCE  squeue is asked once more. A job of the number before is taken back: the file gets its number again, and it is the run's job.
 //          What is older is cancelled, and its end is waited for. What squeue does not list but beats on disk is waited for too: an answer
 //          may lack a job, and a controller may have forgotten one that runs.
-//   SEND   the file says that the number is sent ("8"), then sbatch is called.
+//   SEND   the file says that the number is sent ("8"), then sbatch is called (send.c), for this run or for many of its kind together.
 //   CHECK  sbatch did not say that there is a job, or did not say it clearly: squeue is asked, until some time has passed in which the job
 //          may yet appear and be the run's, and accounting. If there is none, a refusal is a refusal, and anything else goes back to RAISE.
 //
@@ -20,9 +20,8 @@
 // back. A job of 7 that came to job.sh in between and lost its patience has ended with code 0 and claimed no attempt: it did nothing, which
 // is how the judgement knows that the run is to be handed over again. A kill raises the file to a number that counts as sent: what was killed
 // is never taken back.
-#include "daemon/exec/environment.h"
+#include "daemon/exec/slurm/errand.h"
 #include "daemon/exec/slurm/inside.h"
-#include "daemon/exec/slurm/options.h"
 #include "daemon/exec/word_list.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
@@ -37,23 +36,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SERIAL_BYTES_MAX = 64, ANSWER_MAX = 64 << 10 };
+enum { SERIAL_BYTES_MAX = 64 };
 #define UNSENT " unsent" // behind a number that sbatch has not been given
 #define BEAT_SILENT 60.0 // seconds without a heartbeat after which an attempt is taken for dead
-
-enum step { LOOK, RAISE, FENCE, SEND, SENDING, CHECK, REFUSED };
-
-struct errand {
-    enum step step;
-    uint64_t number;   // in the order in which they came
-    double since;      // answers to questions asked from here on count
-    double not_before; // of RAISE after a CHECK, steady seconds; 0: not yet decided
-    int tries;         // calls of sbatch that led to nothing
-    struct word_list argv, environment, options, modules;
-    struct command *command;
-    bool refused; // in CHECK: sbatch's answer was a clear no
-    char fault[600];
-};
 
 // ---- the file ----
 
@@ -136,8 +121,10 @@ void errand_begin(struct slurm *slurm, struct entry *entry, const struct job *jo
     copy_words(&errand->options, job->options);
     copy_words(&errand->modules, job->modules);
     errand->step = entry->serial == 0 ? RAISE : entry->clean ? SEND : LOOK;
-    errand->since = clock_steady();
+    errand->since = errand->begun = clock_steady();
     errand->number = slurm->errands++;
+    if (!array_key(errand->key, entry->directory, &errand->argv, &errand->options, &errand->environment, &errand->modules))
+        errand->key[0] = 0;
     entry->errand = errand;
 }
 
@@ -146,9 +133,7 @@ void errand_end(struct slurm *slurm, struct entry *entry)
     struct errand *errand = entry->errand;
     if (!errand)
         return;
-    if (errand->command)
-        slurm->sending--;
-    command_free(errand->command);
+    errand_leave_parcel(slurm, errand);
     word_list_release(&errand->argv);
     word_list_release(&errand->environment);
     word_list_release(&errand->options);
@@ -183,7 +168,7 @@ const char *errand_words(const struct entry *entry)
     return entry->errand->fault;
 }
 
-static void go(struct errand *errand, enum step step)
+void errand_go(struct errand *errand, enum step step)
 {
     errand->step = step;
     errand->since = clock_steady();
@@ -201,30 +186,11 @@ static void raise_number(struct entry *entry)
         entry->fault_until = clock_steady() + FAULT_AGAIN;
         return;
     }
-    go(errand, first ? SEND : FENCE);
-}
-
-// What belongs to another job, or would change what is asked for, is not passed on; where the cluster is, is.
-static const char **environment_of(const struct entry *entry, struct word_list *own)
-{
-    static const char *const kept[] = {"SLURM_CONF", "SLURM_CONF_SERVER"};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if (getenv(kept[i]))
-            word_list_addf(own, "%s=%s", kept[i], getenv(kept[i]));
-    copy_words(own, (const char *const *)entry->errand->environment.at);
-    word_list_addf(own, TAG_VARIABLE "=%s", entry->tag);
-    word_list_addf(own, SUBMISSION_VARIABLE "=%" PRId64, entry->serial);
-    const char **list = job_environment((const char *const *)own->at, NULL);
-    size_t count = 0;
-    for (size_t i = 0; list[i]; i++)
-        if (strncmp(list[i], "SBATCH_", 7) != 0)
-            list[count++] = list[i];
-    list[count] = NULL;
-    return list;
+    errand_go(errand, first ? SEND : FENCE);
 }
 
 // From here on a job of this number may come.
-static bool mark_sent(struct entry *entry)
+bool errand_mark_sent(struct entry *entry)
 {
     struct error err = {0};
     if (!entry->unsent || write_number(entry, entry->serial, false, &err) == 0)
@@ -232,117 +198,6 @@ static bool mark_sent(struct entry *entry)
     snprintf(entry->errand->fault, sizeof entry->errand->fault, "%.500s", err.text);
     entry->fault_until = clock_steady() + FAULT_AGAIN;
     return false;
-}
-
-static void send_job(struct slurm *slurm, struct entry *entry)
-{
-    struct errand *errand = entry->errand;
-    if (!mark_sent(entry))
-        return;
-    struct word_list words = {0}, own = {0};
-    slurm_sbatch(&words, (const char *const *)errand->options.at, entry->tag, entry->serial, slurm->job_script, entry->directory,
-        (const char *const *)errand->modules.at, (const char *const *)errand->argv.at);
-    const char **environment = environment_of(entry, &own);
-    struct command_request request = {.argv = (const char *const *)words.at,
-        .environment = environment,
-        .directory = entry->directory,
-        .deadline = slurm->settings.deadline,
-        .output_max = ANSWER_MAX};
-    struct error err = {0};
-    entry->clean = false;
-    errand->command = command_start(&request, &err);
-    if (errand->command) {
-        slurm->sending++;
-        go(errand, SENDING);
-    } else {
-        snprintf(errand->fault, sizeof errand->fault, "%.500s", err.text);
-        go(errand, REFUSED);
-    }
-    free(environment);
-    word_list_release(&own);
-    word_list_release(&words);
-}
-
-// ---- sbatch's answer ----
-
-// "1234" or "1234;cluster", alone on the last line that says something: a site's own filters may print before it.
-static bool read_number(char id[32], const struct text *output)
-{
-    size_t end = output->length;
-    while (end > 0 && (output->at[end - 1] == '\n' || output->at[end - 1] == '\r' || output->at[end - 1] == ' '))
-        end--;
-    size_t begin = end;
-    while (begin > 0 && output->at[begin - 1] != '\n')
-        begin--;
-    size_t digits = strspn(output->at + begin, "0123456789");
-    if (digits == 0 || digits > 18 || (begin + digits != end && output->at[begin + digits] != ';'))
-        return false;
-    memcpy(id, output->at + begin, digits);
-    id[digits] = 0;
-    return strtoll(id, NULL, 10) > 0;
-}
-
-// No answer, or one that says that later may be different, or that does not say what was wrong. After these there may be a job, or not.
-// What Slurm itself says stands behind a head of its own: before it may stand names that people chose.
-static bool is_unclear(const struct command_result *result)
-{
-    static const char *const words[] = {"timed out", "Unable to contact", "Zero Bytes", "Connection", "connection", "receive failure",
-        "send failure", "missing socket", "Transport endpoint", "in standby", "temporarily un", "authenticat", "Munge", "munge",
-        "being shut down", "configuration source", "configuration file", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
-    const char *talk = result->talk.at, *verdict = strstr(talk, "Batch job submission failed: ");
-    if (result->end != COMMAND_EXITED || result->code == 0 || result->talk.length == 0 || strstr(talk, "MaxSubmitJob"))
-        return true;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(verdict ? verdict : talk, words[i]))
-            return true;
-    return false;
-}
-
-// What sbatch said, on one line.
-static void describe(char *out, size_t size, const struct command_result *result)
-{
-    static const char head[] = "sbatch: error: ";
-    if (result->end != COMMAND_EXITED || result->talk.length == 0) {
-        command_describe(out, size, result);
-        return;
-    }
-    size_t length = 0;
-    for (const char *at = result->talk.at; *at && length + 1 < size;) {
-        size_t line = strcspn(at, "\n"), skip = strncmp(at, head, sizeof head - 1) == 0 ? sizeof head - 1 : 0;
-        if (length && line > skip && length + 2 < size) {
-            out[length++] = ';';
-            out[length++] = ' ';
-        }
-        for (size_t i = skip; i < line && length + 1 < size; i++)
-            out[length++] = (unsigned char)at[i] < ' ' || at[i] == 0x7f ? '?' : at[i];
-        at += line + (at[line] == '\n');
-    }
-    out[length] = 0;
-}
-
-static void take_answer(struct slurm *slurm, struct entry *entry)
-{
-    struct errand *errand = entry->errand;
-    const struct command_result *result = command_poll(errand->command);
-    if (!result)
-        return;
-    char id[32], words[500];
-    bool handed = result->end == COMMAND_EXITED && result->code == 0 && read_number(id, &result->output);
-    errand->refused = !handed && !is_unclear(result);
-    describe(words, sizeof words, result);
-    const char *how = errand->refused                                                ? "refused the job"
-                      : result->end == COMMAND_EXITED && result->code != 0 ? "could not hand it over"
-                                                                                     : "gave no clear answer";
-    snprintf(errand->fault, sizeof errand->fault, "sbatch %s: %s", how, words);
-    command_free(errand->command);
-    errand->command = NULL;
-    slurm->sending--;
-    entry->lacking = 0;
-    go(errand, CHECK);
-    if (handed) {
-        entry_hand_over(entry, id, clock_steady());
-        errand_end(slurm, entry);
-    }
 }
 
 // ---- turns ----
@@ -392,14 +247,14 @@ static void check(struct slurm *slurm, struct entry *entry)
         errand->since = now; // it may come in a moment
     } else if (errand->refused) {
         submission_raise(entry, &err); // it will not run, whatever comes; if that cannot be written, sbatch's own no must do
-        go(errand, REFUSED);
+        errand_go(errand, REFUSED);
     } else if (errand->not_before == 0) {
         double pause = slurm->settings.interval * (1 << (errand->tries < 10 ? errand->tries : 10));
         errand->tries++;
         errand->not_before = now + fmin(pause, slurm->settings.interval_max);
     } else if (now >= errand->not_before && !seek_waits(slurm, entry)) {
         errand->not_before = 0;
-        go(errand, RAISE);
+        errand_go(errand, RAISE);
     } else {
         queue_want(slurm->queue, now, false);
     }
@@ -412,7 +267,7 @@ static void look(struct slurm *slurm, struct entry *entry)
     else if (entry->lacking < LACKING_MIN && !entry->listed)
         entry->errand->since = clock_steady();
     else if (!seek_waits(slurm, entry))
-        go(entry->errand, RAISE);
+        errand_go(entry->errand, RAISE);
 }
 
 static void fence(struct slurm *slurm, struct entry *entry)
@@ -420,7 +275,7 @@ static void fence(struct slurm *slurm, struct entry *entry)
     if (entry_is_listed(entry))
         take_listed(slurm, entry);
     else if (entry->live == 0 && !entry_may_take_back(entry) && !is_beating(entry))
-        go(entry->errand, SEND);
+        errand_go(entry->errand, SEND);
     else
         entry->errand->since = clock_steady();
 }
@@ -438,34 +293,11 @@ void errand_turn(struct slurm *slurm, struct entry *entry)
             fence(slurm, entry);
         return;
     case SEND: return; // in their order: errands_send
-    case SENDING: take_answer(slurm, entry); return;
+    case SENDING: errand_take_answer(slurm, entry); return;
     case CHECK:
         if (is_answered(slurm, entry))
             check(slurm, entry);
         return;
     case REFUSED: return;
-    }
-}
-
-// Nothing is sent for a run that nobody asks for any more, nor while a job of it is being cancelled: the new one might get the old one's id.
-static bool may_be_sent(struct slurm *slurm, const struct entry *entry, double now)
-{
-    return entry->errand && entry->errand->step == SEND && now >= entry->fault_until && now - entry->touched <= ATTENDED &&
-           !cancel_is_open(slurm, entry->tag);
-}
-
-// First come, first sent: the scheduler's own order begins with it.
-void errands_send(struct slurm *slurm)
-{
-    while (slurm->sending < slurm->settings.submissions_max) {
-        double now = clock_steady();
-        struct entry *first = NULL;
-        for (size_t i = 0; i < BUCKETS; i++)
-            for (struct entry *entry = slurm->buckets[i]; entry; entry = entry->next)
-                if (may_be_sent(slurm, entry, now) && (!first || entry->errand->number < first->errand->number))
-                    first = entry;
-        if (!first)
-            return;
-        send_job(slurm, first);
     }
 }

@@ -101,6 +101,26 @@ static void tell_ended(struct slurm *slurm, struct entry *entry, struct job *job
     tell_end(&entry->end, job);
 }
 
+// An element of an array that is cancelled before it begins leaves no trace, neither in the queue nor in accounting: it waited, and is not
+// listed any more for a good while, though its array is. One that had begun would still be listed, or known to accounting.
+static bool is_out_of_array(const struct entry *entry)
+{
+    const struct row *row = &entry->row;
+    bool waited = row->word && row->word->phase == JOB_PENDING && strcmp(row->id, entry->id) == 0 && row->restarts <= 0;
+    return waited && entry->array_listed && entry->verdict != ACCOUNT_HAS_LIVE;
+}
+
+static void tell_cancelled_pending(struct slurm *slurm, struct entry *entry, struct job *job)
+{
+    long long by;
+    entry->end = entry->row;
+    snprintf(entry->end.state, sizeof entry->end.state, "CANCELLED");
+    entry->end.word = state_word_of("CANCELLED", &by);
+    entry->end.reason[0] = entry->end.nodes[0] = 0;
+    entry->ended = true;
+    tell_ended(slurm, entry, job);
+}
+
 // squeue lists it no longer, or not yet.
 static void tell_lacking(struct slurm *slurm, struct entry *entry, struct job *job)
 {
@@ -125,6 +145,13 @@ static void tell_lacking(struct slurm *slurm, struct entry *entry, struct job *j
         account_want(slurm->account, entry->id);
     if (asks && patient && entry->verdict != ACCOUNT_HAS_NONE) {
         snprintf(job->reason, sizeof job->reason, "Slurm does not list it any more; accounting is asked what became of it");
+        return;
+    }
+    if (is_out_of_array(entry)) {
+        if (patient)
+            snprintf(job->reason, sizeof job->reason, "Slurm does not list it any more, only others of its array; asked again");
+        else
+            tell_cancelled_pending(slurm, entry, job);
         return;
     }
     job->phase = JOB_GONE;
