@@ -279,6 +279,10 @@ static void show_run(const struct json *run)
     if (js_get(run, "argv"))
         show_command(run);
     show_slurm(js_get(run, "slurm"));
+    char *silence = clean_line(js_string_of(js_get(run, "slurm_silent"), ""));
+    if (*silence)
+        printf("  Slurm says     nothing: %s\n", silence);
+    free(silence);
     const struct json *image = js_get(run, "image"), *unsupported = js_get(run, "unsupported");
     if (js_kind(image) == JSON_KIND_OBJECT) {
         char *path = clean_line(js_string_of(js_get(image, "path"), ""));

@@ -1,4 +1,5 @@
 #include "daemon/cli/plan_slurm.h"
+#include "daemon/cli/format.h"
 #include "daemon/exec/slurm/ask.h"
 #include "daemon/exec/slurm/options.h"
 #include "schema/base/near.h"
@@ -18,6 +19,7 @@ void plan_slurm_init(struct plan_slurm *slurm)
 void plan_slurm_release(struct plan_slurm *slurm)
 {
     js_free(slurm->estimates);
+    free(slurm->silence);
 }
 
 // The options without those that differ from run to run and say nothing about nodes or time.
@@ -40,8 +42,11 @@ static struct json *ask(struct plan_slurm *slurm, const struct word_list *option
 {
     struct slurm_estimate estimate;
     slurm->silent = !slurm_estimate(&estimate, (const char *const *)options->at);
-    if (slurm->silent)
+    if (slurm->silent) {
+        free(slurm->silence);
+        slurm->silence = string_copy(estimate.silence);
         return js_null();
+    }
     struct json *answer = js_object();
     js_set(answer, "starts", estimate.starts > 0 ? js_real(estimate.starts) : js_null());
     js_set(answer, "nodes", estimate.nodes[0] ? js_string(estimate.nodes) : js_null());
@@ -62,6 +67,7 @@ void plan_slurm_add(struct plan_slurm *slurm, struct json *item, const struct la
         js_set(slurm->estimates, key, ask(slurm, &launch->options));
     const struct json *known = js_get(slurm->estimates, key);
     js_set(item, "slurm", known ? js_keep(known) : js_null());
+    js_set(item, "slurm_silent", slurm->silent ? js_string(slurm->silence) : js_null());
     free(key);
 }
 
@@ -100,10 +106,13 @@ static void doubt_sizes(struct json *doubts, const struct spec *spec, const stru
         doubt(doubts, "%" PRId64 " CPUs a node are more than the %" PRId64 " of partition %s", cpus, partition->cpus_per_node, name);
     if (shape.gpus > partition->gpus_per_node)
         doubt(doubts, "%" PRId64 " GPUs a node are more than the %" PRId64 " of partition %s", shape.gpus, partition->gpus_per_node, name);
+    char wanted[FORMAT_MAX], given[FORMAT_MAX];
     if (partition->memory_per_node && shape.memory > partition->memory_per_node)
-        doubt(doubts, "%" PRId64 " bytes a node are more than the %" PRId64 " of partition %s", shape.memory, partition->memory_per_node, name);
+        doubt(doubts, "%s of memory a node are more than the %s of partition %s", format_bytes(wanted, (double)shape.memory),
+            format_bytes(given, (double)partition->memory_per_node), name);
     if (partition->time_limit > 0 && spec->resources.time_limit > partition->time_limit)
-        doubt(doubts, "a time limit of %.0f s is more than the %.0f s of partition %s", spec->resources.time_limit, partition->time_limit, name);
+        doubt(doubts, "a time limit of %s is more than the %s of partition %s: Slurm would let the job wait for ever",
+            format_seconds(wanted, spec->resources.time_limit), format_seconds(given, partition->time_limit), name);
 }
 
 struct json *plan_slurm_doubts(const struct spec *spec, const struct config_slurm *site)

@@ -36,8 +36,31 @@ static void add_swept(struct table *table, const struct json *keys, const struct
     }
 }
 
-static void add_group(struct table *table, const struct json *group, const struct json *keys)
+static bool same_row(const struct json *a, const struct json *b, const struct json *keys)
 {
+    bool same = js_equal(js_get(a, "name"), js_get(b, "name"));
+    for (size_t i = 0; i < js_count(keys) && same; i++) {
+        const char *key = js_string_of(js_at(keys, i), "");
+        same = js_equal(js_get(js_get(a, "sweep"), key), js_get(js_get(b, "sweep"), key));
+    }
+    return same;
+}
+
+// "dense", or "dense: long" where another line has the same name and swept values: the first of its runs tells them apart. free()
+static char *label_of(const struct json *groups, size_t index, const struct json *keys)
+{
+    const struct json *group = js_at(groups, index);
+    const char *name = js_string_of(js_get(group, "name"), "?"), *first = js_string_of(js_at(js_get(group, "runs"), 0), NULL);
+    for (size_t i = 0; i < js_count(groups); i++)
+        if (i != index && first && same_row(group, js_at(groups, i), keys))
+            return string_format("%s: %s", name, first);
+    return string_copy(name);
+}
+
+static void add_group(struct table *table, const struct json *groups, size_t index, const struct json *keys)
+{
+    const struct json *group = js_at(groups, index);
+    char *label = label_of(groups, index, keys);
     char validation[2 * FORMAT_MAX], rate[2 * FORMAT_MAX], balance[2 * FORMAT_MAX], busiest[2 * FORMAT_MAX], dropped[2 * FORMAT_MAX];
     const struct json *parameters = js_get(group, "parameters");
     char *total = view_value(js_get(parameters, "total")), *active = view_value(js_get(parameters, "active"));
@@ -45,7 +68,8 @@ static void add_group(struct table *table, const struct json *group, const struc
     const char *cells[] = {runs, total, active, spread(validation, group, "validation_loss", 4),
         spread(rate, group, "tokens_per_second", 0), spread(balance, group, "load_balancing_loss", 3),
         spread(busiest, group, "busiest_expert", 2), spread(dropped, group, "tokens_dropped", 4)};
-    table_cell(table, js_string_of(js_get(group, "name"), "?"));
+    table_cell(table, label);
+    free(label);
     add_swept(table, keys, group);
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         table_cell(table, cells[i]);
@@ -77,7 +101,7 @@ static void print_report(const struct json *report, bool markdown)
     for (size_t i = 0; i < sizeof heading / sizeof *heading; i++)
         table_cell(&table, heading[i]);
     for (size_t i = 0; i < js_count(groups); i++)
-        add_group(&table, js_at(groups, i), keys);
+        add_group(&table, groups, i, keys);
     if (markdown)
         table_print_markdown(&table, stdout);
     else

@@ -66,8 +66,10 @@ static int retry_all_failed(struct client *client, const struct arguments *argum
         int one = retry_failed(client, arguments->words[i], body, json, &count);
         code = one != CLI_DONE ? one : code;
     }
-    if (code == CLI_DONE && count == 0)
-        fprintf(stderr, "no run has failed\n");
+    if (code == CLI_DONE && count == 0 && arguments->count == 1)
+        fprintf(stderr, "no run of project %s has failed\n", arguments->words[0]);
+    else if (code == CLI_DONE && count == 0)
+        fprintf(stderr, "no run%s has failed\n", arguments->count ? " of these projects" : "");
     return code;
 }
 

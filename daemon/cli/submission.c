@@ -1,5 +1,7 @@
 #include "daemon/cli/submission.h"
 #include "daemon/cli/cost.h"
+#include "daemon/cli/home.h"
+#include "daemon/cli/plan_slurm.h"
 #include "daemon/cli/submitting.h"
 #include "daemon/serve/target.h"
 #include "schema/base/file.h"
@@ -23,6 +25,40 @@ static int require_yes(const struct spec_file *file)
     return code;
 }
 
+// What `plan` says of partitions is said here too, each sentence once: a job that waits for ever, or is refused, is known before it is sent.
+static void say_doubts(const struct spec_file *file, const struct config *config)
+{
+    struct json *said = js_object();
+    for (size_t i = 0; i < file->count; i++) {
+        const struct spec *spec = &file->runs[i].spec;
+        bool trains = strcmp(file->entries[file->runs[i].entry].kind, "train") == 0;
+        struct json *doubts = trains && spec->executor == EXECUTOR_SLURM ? plan_slurm_doubts(spec, &config->slurm) : js_array();
+        for (size_t j = 0; j < js_count(doubts); j++) {
+            const char *doubt = js_string_of(js_at(doubts, j), "");
+            if (!js_get(said, doubt))
+                fprintf(stderr, "warning: %s: %s says: %s\n", spec->name, config->path, doubt);
+            js_set(said, doubt, js_boolean(true));
+        }
+        js_free(doubts);
+    }
+    js_free(said);
+}
+
+// Of this home's configuration only: a daemon elsewhere has its own. One that cannot be read is the daemon's to refuse.
+static void look_at_cluster(const struct spec_file *file, const struct arguments *arguments)
+{
+    const char *url = getenv("SWITCHYARD_URL");
+    if (argument_value(arguments, "url", NULL) || (url && *url))
+        return;
+    struct error err = {0};
+    struct config config;
+    char *home = home_directory();
+    if (config_load(&config, home, &err) == 0)
+        say_doubts(file, &config);
+    config_release(&config);
+    free(home);
+}
+
 int submission_load(struct spec_file *file, const struct arguments *arguments)
 {
     int code = spec_arguments_load(file, arguments);
@@ -35,6 +71,8 @@ int submission_load(struct spec_file *file, const struct arguments *arguments)
         code = usage_error("'%s' is no name for a run: letters, digits, '_' and (not first) '-', at most 64", name);
     if (code == CLI_DONE && file->count > RUNS_UNASKED && !argument_flag(arguments, "yes"))
         code = require_yes(file);
+    if (code == CLI_DONE)
+        look_at_cluster(file, arguments);
     return code;
 }
 

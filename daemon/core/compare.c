@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTES_MAX = 100000, RECENT_STEPS = 2000 };
+enum { NOTES_MAX = 100000, RECENT_STEPS = 2000, PACE_STEPS = 100 }; // each look at a list asks for the pace of all that run
 
 // ---- metrics ----
 
@@ -64,22 +64,40 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-double recent_median(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, double fallback)
+// The finite values of the last `back` steps, and how many they are. free()
+static double *recent_values(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, int64_t back, size_t *count)
 {
-    int64_t after = last > RECENT_STEPS ? last - RECENT_STEPS : -1;
+    int64_t after = last > back ? last - back : -1;
     struct json *columns = series_read(daemon->series, row->run_id, &name, 1, after, INT64_MAX);
     const struct json *steps = js_get(js_get(columns, name), "step"), *all = js_get(js_get(columns, name), "value");
-    size_t count = 0;
     double *values = allocate(js_count(all), sizeof *values);
+    *count = 0;
     for (size_t i = 0; i < js_count(all); i++) {
         double value = js_real_of(js_at(all, i), NAN);
         if (isfinite(value) && js_integer_of(js_at(steps, i), INT64_MAX) <= last)
-            values[count++] = value;
+            values[(*count)++] = value;
     }
+    js_free(columns);
+    return values;
+}
+
+double recent_pace(struct daemon *daemon, const struct run_row *row, int64_t last)
+{
+    size_t count;
+    double *values = recent_values(daemon, row, "step_time_ms", last, PACE_STEPS, &count), sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    free(values);
+    return count ? sum / (double)count : NAN;
+}
+
+double recent_median(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, double fallback)
+{
+    size_t count;
+    double *values = recent_values(daemon, row, name, last, RECENT_STEPS, &count);
     qsort(values, count, sizeof *values, by_value);
     double median = count ? (values[(count - 1) / 2] + values[count / 2]) / 2 : fallback;
     free(values);
-    js_free(columns);
     return median;
 }
 

@@ -231,3 +231,4 @@ int answer_fail(struct answer *answer, int status, const char *format, ...) __at
 
 // compare.c: of a metric over the last 2000 steps up to `last`; fallback where none of them is a number. Under the lock.
 double recent_median(struct daemon *daemon, const struct run_row *row, const char *name, int64_t last, double fallback);
+double recent_pace(struct daemon *daemon, const struct run_row *row, int64_t last); // mean milliseconds a step, of the last 100; NAN: none

@@ -42,12 +42,13 @@ void schedule_fail(struct daemon *daemon, const struct view *view, const char *r
 
 // ---- starting ----
 
-static int write_job_file(const struct view *view, struct json *job, int64_t attempt, struct error *err)
+static int write_job_file(const struct daemon *daemon, const struct view *view, struct json *job, int64_t attempt, struct error *err)
 {
     char when[CLOCK_TEXT];
     clock_text(when, clock_wall());
     js_set(job, "executor", js_string(view->executor->calls->name));
     js_set(job, "attempt_expected", js_integer(attempt));
+    js_set(job, "home", js_string(daemon->home)); // whose daemon looks after it
     js_set(job, "submitted", js_string(when));
     js_set(job, "memory_kills_before", js_integer(memory_kills()));
     char *path = path_join(view->directory, JOB_FILE);
@@ -232,7 +233,7 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
     job.environment = (const char *const *)launch.environment.at;
     job.modules = (const char *const *)launch.modules.at;
     job.options = (const char *const *)launch.options.at;
-    int status = watch->handing ? 0 : write_job_file(view, description, attempt->number, &err);
+    int status = watch->handing ? 0 : write_job_file(daemon, view, description, attempt->number, &err);
     watch->handing = status == 0;
     if (status == 0)
         status = executor->calls->submit(executor->context, &job, &err);
@@ -292,7 +293,7 @@ void schedule_begin(struct daemon *daemon, const struct view *view, const struct
     // Written down before the intent: whoever finds the intent knows which GPUs are this run's.
     if (launch->held.count)
         js_set(job, "gpu_devices", gpus_to_json(&launch->held));
-    if (launch->held.count && write_job_file(view, job, attempt.number, &err) != 0)
+    if (launch->held.count && write_job_file(daemon, view, job, attempt.number, &err) != 0)
         core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);
     else if (store_intent(daemon, view, &attempt, launch))
         schedule_submit(daemon, view, &attempt);

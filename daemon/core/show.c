@@ -162,10 +162,14 @@ int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, con
     if (found != 0)
         return -1;
     char number[40];
-    snprintf(number, sizeof number, "attempt-%lld", (long long)(attempt > 0 ? attempt : run_last_attempt(row.directory)));
+    int64_t begun = attempt > 0 ? attempt : run_last_attempt(row.directory);
+    snprintf(number, sizeof number, "attempt-%lld", (long long)begun);
     int fd = open_beneath(row.directory, number, errors ? "stderr.log" : "stdout.log");
     struct stat info;
-    if (fd < 0) {
+    if (fd < 0 && begun == 0) {
+        answer_fail(answer, 404, "%s/%s has no logs, for it %s: %s", row.project, row.name, row.ended > 0 ? "never began" : "has not begun",
+            row.reason ? row.reason : "?");
+    } else if (fd < 0) {
         answer_fail(answer, 404, "%s/%s has no %s log of %s%s", row.project, row.name, stream, number,
             started_by_hand(row.directory, number) ? ": it was started by hand, and printed where that was" : " yet");
     } else if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {

@@ -107,8 +107,10 @@ static struct json *diverged_json(struct daemon *daemon, const struct run_row *r
 
 static struct json *eta_json(struct daemon *daemon, const struct run_row *row, int64_t step)
 {
-    double step_ms = series_last_value(daemon->series, row->run_id, "step_time_ms", NAN);
-    if (row->state != RUN_RUNNING || !isfinite(step_ms) || step <= 0 || step >= row->iterations)
+    if (row->state != RUN_RUNNING || step <= 0 || step >= row->iterations)
+        return js_null();
+    double step_ms = recent_pace(daemon, row, step); // times add up, and one step says little of the next
+    if (!isfinite(step_ms))
         return js_null();
     return js_real((double)(row->iterations - step) * step_ms / 1000.0);
 }
@@ -121,7 +123,9 @@ static void add_queue(struct daemon *daemon, const struct run_row *row, struct j
     bool waits = row->state == RUN_QUEUED || row->state == RUN_SUBMITTED || row->state == RUN_PENDING;
     const struct watch *watch = watch_find(daemon, row->id);
     js_set(summary, "executor", js_string(row->executor ? row->executor : "local"));
-    js_set(summary, "pending_reason", waits ? js_string(row->reason) : js_null());
+    // Behind the first that waits for cores nobody is looked at: a list of thousands is not written in each round.
+    bool behind = row->state == RUN_QUEUED && (!row->executor || strcmp(row->executor, "local") == 0) && row->reason && strcmp(row->reason, "submitted") == 0;
+    js_set(summary, "pending_reason", behind ? js_string("waits its turn on this machine") : waits ? js_string(row->reason) : js_null());
     js_set(summary, "waits_for", waits ? state_open_needs(daemon->state, row->id, WAITS_FOR_MAX) : js_array());
     js_set(summary, "expected_start", waits && watch ? time_json(watch->expected_start) : js_null());
 }

@@ -23,6 +23,19 @@ def wait_step(home, name, step, limit=90):
         time.sleep(0.2)
 
 
+def check_eta(home):
+    """The estimate goes by many steps: the last one alone may have taken ten times as long."""
+    for _ in range(20):
+        shown = home.json("show", "alive")
+        estimate = shown["eta_seconds"] * 1000 / (shown["iterations"] - shown["step"])
+        times = [row["step_time_ms"] for step, row, _ in trackio_rows(home.trackio, "tiny", shown["run_id"]) if step <= shown["step"]]
+        assert min(times) * 0.999 <= estimate <= max(times) * 1.001, (estimate, min(times), max(times))
+        if abs(estimate - shown["last"]["step_time_ms"]) > 1e-6 * estimate:
+            return
+        time.sleep(0.3)
+    raise AssertionError("the estimate follows each step")
+
+
 def forget(home):
     """The daemon's own database is gone; Trackio's and the run directories are not."""
     home.stop()
@@ -60,6 +73,7 @@ def adopted(home):
     home.cli("submit", home.spec(), "--run", "dense", "--name", "alive", *LONG)
     wait_step(home, "alive", 20)
     alive = home.json("show", "alive")
+    check_eta(home)
     rows = trackio_rows(home.trackio, "tiny", done["run_id"])
     forget(home)
     for word in ("nonsense", "", "7x", "-"):
@@ -109,7 +123,7 @@ def failed(home):
         for member in ("argv", "environment", "options", "modules"):
             assert job.get(member) == json.loads(text).get(member), (member, job)
     assert home.json("show", "alive")["state"] == "cancelled"
-    assert "no run has failed" in home.cli("retry", "--failed", "nothing").stderr
+    assert "no run of project nothing has failed" in home.cli("retry", "--failed", "nothing").stderr
     assert home.run("retry").returncode == 2 and home.run("retry", "--failed", "a/b").returncode == 2
 
 
@@ -176,8 +190,26 @@ def refused(home):
     assert done["last"]["loss_scale"] <= 2.0**32 and done["spec"]["training"]["precision"] == "fp16", done["last"]
 
 
+def of_another(home):
+    """A run that another home's daemon looks after is not taken by a second one; when that daemon has ended, it is."""
+    home.cli("submit", home.spec(), "--run", "dense", "--name", "shared", *LONG)
+    wait_step(home, "shared", 1)
+    shown = home.json("show", "shared")
+    with Home() as second:
+        second.serve()
+        refused = second.run("adopt", shown["directory"])
+        assert refused.returncode == 3 and f"belongs to the home {home.home}, whose daemon runs" in refused.stderr, refused
+        assert second.json("ls")["runs"] == []
+        home.stop()
+        assert second.cli("adopt", shown["directory"]).stdout == "adopted tiny/shared\n"
+        second.wait_for("shared", ["running"])
+        second.cli("cancel", "shared")
+        second.wait_for("shared", ["cancelled"], 60)
+    home.serve()
+
+
 with Home() as home:
     home.serve()
-    for part in (adopted, failed, accepted, refused, nonsense):
+    for part in (adopted, failed, accepted, refused, nonsense, of_another):
         part(home)
         print(f"ok  {part.__name__}", flush=True)

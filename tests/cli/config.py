@@ -117,6 +117,24 @@ def sbatch_words(home):
     return job["options"], job["argv"]
 
 
+def doubted(home):
+    """What the cluster's partitions cannot give is said when a run is submitted, once for all runs that ask for it."""
+    config = home.home / "config.yaml"
+    config.write_text("slurm: {partitions: {main: {nodes: 4, time_limit: 5m}}}\n")
+    home.environment["PATH"] = f"{home.work}/none:/usr/bin:/bin"
+    home.serve()
+    text = TINY[:TINY.index("runs:")].replace("resources:", "slurm: {partition: mian}\nresources:")
+    spec = home.spec(text + "sweep: {grid: {training.seed: [1, 2, 3]}}\nruns: {dense: {}}\n", "doubt.yaml")
+    done = home.cli("submit", spec, "--name", "typo", "--run", "dense-seed1")
+    assert f"warning: dense-seed1: {config} says: the cluster has no partition mian (did you mean main?)\n" in done.stderr, done
+    done = home.cli("submit", spec, "--set", "slurm.partition=main", "--set", "resources.time_limit=10m")
+    assert done.stderr.count(" says: a time limit of 10m 00s is more than the 5m 00s of partition main: ") == 1, done
+    assert "submitted tiny/dense-seed3-1\n" in done.stdout and "says:" not in home.cli("submit", spec, "--set", "executor=local").stderr
+    home.cli("cancel", "--project", "tiny")
+    home.stop()
+    config.unlink()
+
+
 def live(home):
     """A daemon that runs takes a change over: names, GPUs, the cluster. A broken file changes nothing, and is told everywhere."""
     config = home.home / "config.yaml"
@@ -184,7 +202,7 @@ def slurm(home):
     done = home.cli("config", "slurm", environment=fake(home, {}), code=3)
     assert done.stderr == "switchyard: no Slurm answers here: sinfo: error: Unable to contact slurm controller (connect failure)\n" and not config.exists(), done
     done = home.cli("config", "slurm", environment={"PATH": "/nonexistent"}, code=3)
-    assert "no Slurm answers here: sinfo is not on PATH" in done.stderr, done
+    assert "no Slurm answers here: there is no sinfo on PATH" in done.stderr, done
 
 
 def main():
@@ -193,6 +211,7 @@ def main():
         refused(home)
         allowed(home)
         slurm(home)
+        doubted(home)
         live(home)
     print("config: defaults, faults, allowed hosts, a cluster's own words, nothing replaced unseen, changes taken over by a daemon that runs")
 

@@ -41,6 +41,9 @@ def main():
         other = home.run("compare", "dense-1", "tokenize-1")
         assert other.returncode == 3 and "nothing to compare" in other.stderr, (other.returncode, other.stderr)
 
+        labels = [line.split("  ")[0].strip() for line in home.cli("report", "tiny").stdout.splitlines()[1:]]
+        assert labels == ["dense: dense-1", "moe", "dense: dense-4"], labels  # lines of one name are told apart
+
         table = home.cli("report", "tiny", "--markdown")
         lines = table.stdout.splitlines()
         assert len(lines) == 5 and all(line.count("|") == 10 for line in lines), table.stdout

@@ -92,7 +92,9 @@ def test_order(home):
     waits(home, "small", "waits for 1 of this machine's 2 GPUs")
     submit(home, "crowd", *LONG)  # the cores are taken: nobody passes this one
     waits(home, "crowd", "of this machine's")
-    cancel(home, "both")
+    submit(home, "behind", *LONG)
+    assert home.json("show", "behind")["pending_reason"] == "waits its turn on this machine", home.json("show", "behind")["pending_reason"]
+    cancel(home, "behind", "both")
     home.wait_for("next", ["running"])
     assert home.json("show", "small")["state"] == "queued"
     cancel(home, "next")

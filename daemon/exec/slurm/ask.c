@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { ANSWER_MAX = 4 << 20, LOOK_MS = 5 };
 #define ESTIMATE_SECONDS 10.0
@@ -36,6 +37,20 @@ void slurm_answer_release(struct slurm_answer *answer)
 {
     text_release(&answer->output);
     text_release(&answer->talk);
+}
+
+bool slurm_on_path(const char *program)
+{
+    const char *path = getenv("PATH");
+    bool found = false;
+    for (const char *at = path ? path : ""; *at && !found;) {
+        size_t length = strcspn(at, ":");
+        char *file = string_format("%.*s/%s", (int)length, at, program);
+        found = length && access(file, X_OK) == 0;
+        free(file);
+        at += length + (at[length] == ':');
+    }
+    return found;
 }
 
 // "sbatch: Job 7 to start at 1764488000 using 16 processors on nodes n[1-2] in partition main"
@@ -81,8 +96,15 @@ bool slurm_estimate(struct slurm_estimate *estimate, const char *const *options)
     for (; *options; options++)
         word_list_add(&words, *options);
     word_list_add(&words, "--wrap=:"); // the script does not count
-    bool asked = slurm_ask(&answer, (const char *const *)words.at, ESTIMATE_SECONDS) &&
-        (answer.code == 0 ? read_start(estimate, answer.talk.at) : read_refusal(estimate, answer.talk.at));
+    bool ended = slurm_ask(&answer, (const char *const *)words.at, ESTIMATE_SECONDS);
+    bool asked = ended && (answer.code == 0 ? read_start(estimate, answer.talk.at) : read_refusal(estimate, answer.talk.at));
+    const char *talk = answer.talk.length ? answer.talk.at : "";
+    if (!asked && *talk)
+        snprintf(estimate->silence, sizeof estimate->silence, "%.*s", (int)strcspn(talk, "\n"), talk);
+    else if (!asked && !slurm_on_path("sbatch"))
+        snprintf(estimate->silence, sizeof estimate->silence, "there is no sbatch on PATH");
+    else if (!asked)
+        snprintf(estimate->silence, sizeof estimate->silence, "sbatch gave no estimate");
     slurm_answer_release(&answer);
     word_list_release(&words);
     return asked;

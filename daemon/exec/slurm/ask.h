@@ -11,12 +11,14 @@ struct slurm_answer {
 // argv[0] is looked for on PATH. False where there is no such command, or it did not come to an end within `seconds`. Release in both cases.
 bool slurm_ask(struct slurm_answer *answer, const char *const *argv, double seconds);
 void slurm_answer_release(struct slurm_answer *answer);
+bool slurm_on_path(const char *program);
 
 // When Slurm would start a job with these options of sbatch, by its own estimate.
 struct slurm_estimate {
     double starts;        // seconds since 1970; 0: it does not say
     char nodes[256];      // where
     char refusal[512];    // why it would not take the job at all; empty: it would
+    char silence[512];    // why there is no estimate
 };
-// False where there is no Slurm here, or none that answers.
+// False, with `silence`, where there is no Slurm here, or none that answers.
 bool slurm_estimate(struct slurm_estimate *estimate, const char *const *options);

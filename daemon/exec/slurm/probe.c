@@ -16,8 +16,10 @@ static void refuse(struct error *err, const char *program, const char *talk)
 {
     if (*talk)
         error_set(err, "no Slurm answers here: %.*s", (int)strcspn(talk, "\n"), talk);
+    else if (slurm_on_path(program))
+        error_set(err, "no Slurm answers here: %s gave no answer within %.0f s", program, PROBE_SECONDS);
     else
-        error_set(err, "no Slurm answers here: %s is not on PATH, or gave no answer within %.0f s", program, PROBE_SECONDS);
+        error_set(err, "no Slurm answers here: there is no %s on PATH; on many clusters `module load slurm`, or a login node, brings it", program);
 }
 
 int slurm_probe(struct slurm_probe *probe, struct error *err)
