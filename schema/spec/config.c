@@ -22,8 +22,8 @@ static const struct field rows[] = {
     {"slurm.gpu_type", FIELD_STRING, AT(slurm.gpu_type), .letters = "_.-", .help = "type of GPU that is asked for"},
     {"slurm.partition", FIELD_STRING, AT(slurm.partition), .letters = "_.+,-", .help = "partition of specs without slurm.partition"},
     {"slurm.account", FIELD_STRING, AT(slurm.account), .letters = "_.+@-", .help = "account of specs without slurm.account"},
-    {"slurm.max_submit_jobs", FIELD_INTEGER, AT(slurm.max_submit_jobs), NULL, 1, LARGE, .help = "jobs that may be in the queue at once"},
-    {"slurm.max_array_size", FIELD_INTEGER, AT(slurm.max_array_size), NULL, 1, LARGE, .help = "tasks of an array"},
+    {"slurm.max_submit_jobs", FIELD_INTEGER, AT(slurm.max_submit_jobs), NULL, 1, LARGE, .help = "jobs that may be in the queue at once; more wait in the daemon's own"},
+    {"slurm.max_array_size", FIELD_INTEGER, AT(slurm.max_array_size), NULL, 1, LARGE, .help = "elements of an array, as which runs of one kind are handed over; 1: each run by itself"},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -124,8 +124,8 @@ def main():
         while sum(run["state"] == "pending" for run in home.json("ls")["runs"]) < RUNS:
             assert time.monotonic() < deadline, "they did not all come to Slurm's queue"
             time.sleep(3)
-        names = cluster.client("squeue", "--noheader", "--format=%k").splitlines()
-        assert len(names) == len(set(names)) == RUNS, f"{len(names)} jobs, {len(set(names))} marks: one each was asked for"
+        numbers = cluster.client("squeue", "--noheader", "--array", "--format=%i").splitlines()
+        assert len(numbers) == len(set(numbers)) == RUNS, f"{len(numbers)} jobs: one each was asked for"
         measured(home, asked, f"{RUNS} runs pending")
         cancel_all(home, cluster)
         cluster.fault("admin", "scontrol", "update", "PartitionName=main", "State=UP")

@@ -106,7 +106,8 @@ static void tell_ended(struct slurm *slurm, struct entry *entry, struct job *job
 static bool is_out_of_array(const struct entry *entry)
 {
     const struct row *row = &entry->row;
-    bool waited = row->word && row->word->phase == JOB_PENDING && strcmp(row->id, entry->id) == 0 && row->restarts <= 0;
+    bool unseen = !row->id[0]; // by a daemon that was not there: what had begun shows in the run's directory
+    bool waited = unseen || (row->word && row->word->phase == JOB_PENDING && strcmp(row->id, entry->id) == 0 && row->restarts <= 0);
     return waited && entry->array_listed && entry->verdict != ACCOUNT_HAS_LIVE;
 }
 
