@@ -9,6 +9,7 @@
 # In a Slurm job (SLURM_JOB_ID) a signal is the scheduler's wish to have the nodes back: the run is asked to stop and save by its stop file,
 # with this attempt's name in it, so that the next attempt knows whose wish it was and takes it away. A stop file that says anything else
 # is a person's or the daemon's, and stays.
+# The script's own variables begin with sy_, as none does that a spec may set: what is assigned here changes nothing that the command sees.
 set -u
 well_formed()
 {
@@ -19,40 +20,41 @@ well_formed()
     [ $# -ge 2 ] && [ "$1" = "--" ]
 }
 well_formed "$@" || { echo "usage: job.sh RUN_DIR|-a ARRAY_DIR [-m MODULE]... -- argv..." >&2; exit 2; }
-slurm=${SLURM_JOB_ID:-}
+sy_slurm=${SLURM_JOB_ID:-}
 
 # The element's line is "TAG SUBMISSION NAME", NAME being the run directory's beside the folder of arrays: "RUNS/.arrays/ARRAY". On a shared disk
 # it is waited for.
 find_element()
 {
-    array=$1
+    sy_array=$1
     case ${SLURM_ARRAY_TASK_ID:-} in
     "" | *[!0-9]*) echo "job.sh: not an element of an array: SLURM_ARRAY_TASK_ID is no number" >&2; return 1 ;;
     esac
-    tries=30
-    until line=$(LC_ALL=C sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" "$array/elements" 2>/dev/null) && [ -n "$line" ]; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || { echo "job.sh: $array/elements has no element $SLURM_ARRAY_TASK_ID: nothing is started" >&2; return 1; }
+    sy_tries=30
+    until sy_line=$(LC_ALL=C sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" "$sy_array/elements" 2>/dev/null) && [ -n "$sy_line" ]; do
+        sy_tries=$((sy_tries - 1))
+        [ "$sy_tries" -gt 0 ] ||
+            { echo "job.sh: $sy_array/elements has no element $SLURM_ARRAY_TASK_ID: nothing is started" >&2; return 1; }
         sleep 1
     done
-    SWITCHYARD_TAG=${line%% *}
-    line=${line#* }
-    SWITCHYARD_SUBMISSION=${line%% *}
+    SWITCHYARD_TAG=${sy_line%% *}
+    sy_line=${sy_line#* }
+    SWITCHYARD_SUBMISSION=${sy_line%% *}
     export SWITCHYARD_TAG SWITCHYARD_SUBMISSION
-    run=${array%/*/*}/${line#* }
-    slurm=${SLURM_ARRAY_JOB_ID:-$slurm}_$SLURM_ARRAY_TASK_ID
-    cd "$run"
+    sy_run=${sy_array%/*/*}/${sy_line#* }
+    sy_slurm=${SLURM_ARRAY_JOB_ID:-$sy_slurm}_$SLURM_ARRAY_TASK_ID
+    cd "$sy_run"
 }
 if [ "$1" = "-a" ]; then
     find_element "$2" || exit 1
     shift 2
-    for word in "$@"; do
+    for sy_word in "$@"; do
         shift
-        [ "$word" != "$array" ] || word=$run
-        set -- "$@" "$word"
+        [ "$sy_word" != "$sy_array" ] || sy_word=$sy_run
+        set -- "$@" "$sy_word"
     done
 else
-    run=$1
+    sy_run=$1
     shift
 fi
 
@@ -60,116 +62,116 @@ fi
 # look at a file on a shared disk, and "8 unsent" is not decided yet: it is waited for.
 submission_now()
 {
-    current=$(cat "$run/submission" 2>/dev/null)
-    case $current in "" | *[!0-9]*) current=0 ;; esac
+    sy_current=$(cat "$sy_run/submission" 2>/dev/null)
+    case $sy_current in "" | *[!0-9]*) sy_current=0 ;; esac
 }
 if [ -n "${SWITCHYARD_SUBMISSION:-}" ]; then
-    tries=30
+    sy_tries=30
     submission_now
-    while [ "$current" -lt "$SWITCHYARD_SUBMISSION" ] && [ -d "$run" ] && [ "$tries" -gt 0 ]; do
-        tries=$((tries - 1))
+    while [ "$sy_current" -lt "$SWITCHYARD_SUBMISSION" ] && [ -d "$sy_run" ] && [ "$sy_tries" -gt 0 ]; do
+        sy_tries=$((sy_tries - 1))
         sleep 1
         submission_now
     done
-    [ "$current" -eq "$SWITCHYARD_SUBMISSION" ] || {
-        echo "job.sh: submission $SWITCHYARD_SUBMISSION of $run is not its last ($current): nothing is started" >&2
+    [ "$sy_current" -eq "$SWITCHYARD_SUBMISSION" ] || {
+        echo "job.sh: submission $SWITCHYARD_SUBMISSION of $sy_run is not its last ($sy_current): nothing is started" >&2
         exit 0
     }
 fi
 
 now()
 {
-    moment=$(date +%s.%N)
-    case $moment in *[!0-9.]*) moment=$(date +%s) ;; esac
-    printf '%s' "$moment"
+    sy_moment=$(date +%s.%N)
+    case $sy_moment in *[!0-9.]*) sy_moment=$(date +%s) ;; esac
+    printf '%s' "$sy_moment"
 }
 
 # By the machine's own clock, which nobody sets: how long the command takes.
 uptime()
 {
-    up=
-    read -r up idle </proc/uptime 2>/dev/null
-    case $up in "" | *[!0-9.]*) up=null ;; esac
-    printf '%s' "$up"
+    sy_up=
+    read -r sy_up sy_idle </proc/uptime 2>/dev/null
+    case $sy_up in "" | *[!0-9.]*) sy_up=null ;; esac
+    printf '%s' "$sy_up"
 }
 
 # A full disk is waited for, ten minutes at most: it can end, and what is not written down is lost.
-patience=600
+sy_patience=600
 
 # The next number after the highest that is there, so that a newer attempt always has the higher number.
-attempt=0
-for directory in "$run"/attempt-*; do
-    number=${directory##*/attempt-}
-    case $number in "" | *[!0-9]*) continue ;; esac
-    [ "$number" -gt "$attempt" ] && attempt=$number
+sy_attempt=0
+for sy_directory in "$sy_run"/attempt-*; do
+    sy_number=${sy_directory##*/attempt-}
+    case $sy_number in "" | *[!0-9]*) continue ;; esac
+    [ "$sy_number" -gt "$sy_attempt" ] && sy_attempt=$sy_number
 done
 while :; do
-    attempt=$((attempt + 1))
-    here=$run/attempt-$attempt
-    fault=$(LC_ALL=C mkdir "$here" 2>&1) && break
-    [ -d "$here" ] && continue
-    case $fault in *"No space left"* | *uota*) ;; *) patience=0 ;; esac
-    [ "$patience" -gt 0 ] || { echo "job.sh: cannot make $here: ${fault##*: }" >&2; exit 1; }
-    patience=$((patience - 1))
-    attempt=$((attempt - 1))
+    sy_attempt=$((sy_attempt + 1))
+    sy_here=$sy_run/attempt-$sy_attempt
+    sy_fault=$(LC_ALL=C mkdir "$sy_here" 2>&1) && break
+    [ -d "$sy_here" ] && continue
+    case $sy_fault in *"No space left"* | *uota*) ;; *) sy_patience=0 ;; esac
+    [ "$sy_patience" -gt 0 ] || { echo "job.sh: cannot make $sy_here: ${sy_fault##*: }" >&2; exit 1; }
+    sy_patience=$((sy_patience - 1))
+    sy_attempt=$((sy_attempt - 1))
     sleep 1
 done
 # 1 when there is no use in waiting any longer.
 have_patience()
 {
-    [ -d "$here" ] && [ "$patience" -gt 0 ] || return 1
-    patience=$((patience - 1))
+    [ -d "$sy_here" ] && [ "$sy_patience" -gt 0 ] || return 1
+    sy_patience=$((sy_patience - 1))
     sleep 1
 }
 open_logs()
 {
-    true >"$here/stdout.log" && true >"$here/stderr.log"
+    true >"$sy_here/stdout.log" && true >"$sy_here/stderr.log"
 }
 until open_logs 2>/dev/null; do
-    have_patience || { echo "job.sh: cannot write $here/stdout.log" >&2; exit 1; }
+    have_patience || { echo "job.sh: cannot write $sy_here/stdout.log" >&2; exit 1; }
 done
-started=$(now)
-begun=$(uptime)
-[ -f "$run/job.json" ] && cp "$run/job.json" "$here/job.json.tmp" && mv "$here/job.json.tmp" "$here/job.json"
+sy_started=$(now)
+sy_begun=$(uptime)
+[ -f "$sy_run/job.json" ] && cp "$sy_run/job.json" "$sy_here/job.json.tmp" && mv "$sy_here/job.json.tmp" "$sy_here/job.json"
 
-SWITCHYARD_ATTEMPT=$attempt
+SWITCHYARD_ATTEMPT=$sy_attempt
 export SWITCHYARD_ATTEMPT
 
 # The stop file of an earlier attempt has done its work.
-wish=$(head -c 64 "$run/stop" 2>/dev/null)
-case $wish in attempt-"$attempt") ;; attempt-*) rm -f "$run/stop" ;; esac
+sy_wish=$(head -c 64 "$sy_run/stop" 2>/dev/null)
+case $sy_wish in attempt-"$sy_attempt") ;; attempt-*) rm -f "$sy_run/stop" ;; esac
 
 # A signal that comes before there is a child is kept for it; `caught` tells an interrupted wait from a finished one.
-child=
-kept=
-caught=
-launcher=
+sy_child=
+sy_kept=
+sy_caught=
+sy_launcher=
 forward()
 {
-    caught=$1
-    if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else kept=$1; fi
+    sy_caught=$1
+    if [ -n "$sy_child" ]; then kill -s "$1" "$sy_child" 2>/dev/null; else sy_kept=$1; fi
 }
 # Whether the command would take USR1 and not end by it: it handles it, or blocks it to wait for it (srun). A launcher passes it on to ranks,
 # which must have begun: one that is still being loaded would end by it.
 takes_usr1()
 {
-    [ -z "$launcher" ] || [ -s "$here/records.jsonl" ] || return 1
-    for mask in $(sed -n -e 's/^SigCgt:[[:space:]]*//p' -e 's/^SigBlk:[[:space:]]*//p' "/proc/$child/status" 2>/dev/null); do
-        mask=${mask%??}
-        case ${mask#"${mask%?}"} in [2367abef]) return 0 ;; esac
+    [ -z "$sy_launcher" ] || [ -s "$sy_here/records.jsonl" ] || return 1
+    for sy_mask in $(sed -n -e 's/^SigCgt:[[:space:]]*//p' -e 's/^SigBlk:[[:space:]]*//p' "/proc/$sy_child/status" 2>/dev/null); do
+        sy_mask=${sy_mask%??}
+        case ${sy_mask#"${sy_mask%?}"} in [2367abef]) return 0 ;; esac
     done
     return 1
 }
 # The file is the wish, whole or not at all (an empty one would be a person's); the signal only shortens the wait.
 stop_and_save()
 {
-    wish=$run/.stop-$attempt
-    printf 'attempt-%d\n' "$attempt" >"$wish" 2>/dev/null && ln "$wish" "$run/stop" 2>/dev/null
-    [ -e "$run/stop" ] || mv "$wish" "$run/stop" 2>/dev/null # a disk without hard links
-    rm -f "$wish"
-    if [ -z "$child" ] || takes_usr1; then forward USR1; else caught=USR1; fi
+    sy_wish=$sy_run/.stop-$sy_attempt
+    printf 'attempt-%d\n' "$sy_attempt" >"$sy_wish" 2>/dev/null && ln "$sy_wish" "$sy_run/stop" 2>/dev/null
+    [ -e "$sy_run/stop" ] || mv "$sy_wish" "$sy_run/stop" 2>/dev/null # a disk without hard links
+    rm -f "$sy_wish"
+    if [ -z "$sy_child" ] || takes_usr1; then forward USR1; else sy_caught=USR1; fi
 }
-if [ -n "$slurm" ]; then
+if [ -n "$sy_slurm" ]; then
     trap stop_and_save USR1 USR2 TERM
 else
     trap 'forward USR1' USR1
@@ -180,10 +182,10 @@ trap '' HUP
 # `module` is a shell function, defined by a file of the site's; a job's shell reads none by itself.
 find_module_command()
 {
-    for init in "${MODULESHOME:-}/init/sh" "${LMOD_PKG:-}/init/sh" /usr/share/modules/init/sh /usr/share/lmod/lmod/init/sh \
+    for sy_init in "${MODULESHOME:-}/init/sh" "${LMOD_PKG:-}/init/sh" /usr/share/modules/init/sh /usr/share/lmod/lmod/init/sh \
         /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh; do
         command -v module >/dev/null 2>&1 && return 0
-        [ -r "$init" ] && . "$init"
+        [ -r "$sy_init" ] && . "$sy_init"
     done
     command -v module >/dev/null 2>&1
 }
@@ -202,44 +204,45 @@ run_command()
 {
     while [ "$1" = "-m" ]; do shift 2; done
     shift
-    case ${1##*/} in srun | mpirun | mpiexec) launcher=$1 ;; esac
+    case ${1##*/} in srun | mpirun | mpiexec) sy_launcher=$1 ;; esac
     # The command, not this script, goes into the control group that keeps its memory: what the kernel ends there is still written down here.
     if [ -n "${SWITCHYARD_MEMORY_GROUP:-}" ]; then
         set -- /bin/sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$SWITCHYARD_MEMORY_GROUP" "$@"
     fi
-    "$@" >>"$here/stdout.log" 2>>"$here/stderr.log" </dev/null &
-    child=$!
-    [ -z "$kept" ] || [ -n "$slurm" ] || kill -s "$kept" "$child" 2>/dev/null # in a Slurm job the file says it
-    code=
+    "$@" >>"$sy_here/stdout.log" 2>>"$sy_here/stderr.log" </dev/null &
+    sy_child=$!
+    [ -z "$sy_kept" ] || [ -n "$sy_slurm" ] || kill -s "$sy_kept" "$sy_child" 2>/dev/null # in a Slurm job the file says it
+    sy_code=
     while :; do
-        caught=
-        wait "$child"
-        status=$?
+        sy_caught=
+        wait "$sy_child"
+        sy_status=$?
         # 127 after a first answer: the shell has forgotten the child, the answer stands.
-        [ "$status" -eq 127 ] && [ -n "$code" ] && break
-        code=$status
-        [ -n "$caught" ] || break
+        [ "$sy_status" -eq 127 ] && [ -n "$sy_code" ] && break
+        sy_code=$sy_status
+        [ -n "$sy_caught" ] || break
     done
 }
 
 # Asked for now: at the end there may be no time for it.
-nodes=
+sy_nodes=
 find_nodes()
 {
-    names=$(uname -n)
-    [ -z "$slurm" ] || names=$(timeout 10 scontrol show hostnames "${SLURM_JOB_NODELIST:-}" 2>/dev/null) || names=${SLURM_JOB_NODELIST:-$(uname -n)}
+    sy_names=$(uname -n)
+    [ -z "$sy_slurm" ] || sy_names=$(timeout 10 scontrol show hostnames "${SLURM_JOB_NODELIST:-}" 2>/dev/null) ||
+        sy_names=${SLURM_JOB_NODELIST:-$(uname -n)}
     set -f
-    for name in $(printf '%s' "$names" | tr -c 'A-Za-z0-9._,[]\n-' '?'); do
-        nodes=$nodes${nodes:+,}\"$name\"
+    for sy_name in $(printf '%s' "$sy_names" | tr -c 'A-Za-z0-9._,[]\n-' '?'); do
+        sy_nodes=$sy_nodes${sy_nodes:+,}\"$sy_name\"
     done
     set +f
 }
 find_nodes
 
-if ! load_modules "$@" >>"$here/stderr.log" 2>&1; then
-    code=1
-elif [ -n "$slurm" ] && [ -n "$kept" ]; then
-    code=75 # stopped before it began
+if ! load_modules "$@" >>"$sy_here/stderr.log" 2>&1; then
+    sy_code=1
+elif [ -n "$sy_slurm" ] && [ -n "$sy_kept" ]; then
+    sy_code=75 # stopped before it began
 else
     run_command "$@"
 fi
@@ -247,26 +250,29 @@ fi
 # What a node's kernel ends for want of memory, srun tells in words alone: Slurm calls the job FAILED, with srun's own exit code 1.
 note_memory()
 {
-    tail -c 65536 "$here/stderr.log" 2>/dev/null | grep -q '^srun: error: .*: tasks\{0,1\} [0-9,-]*: Out Of Memory$' || return 0
-    limit=null
-    case ${SLURM_MEM_PER_NODE:-0} in 0 | *[!0-9]*) ;; *) limit=$((SLURM_MEM_PER_NODE * 1048576)) ;; esac
-    printf '{"v":1,"witness":"srun","limit":%s,"peak":null,"kills":1}\n' "$limit" >"$here/memory.json.tmp" 2>/dev/null &&
-        mv "$here/memory.json.tmp" "$here/memory.json"
+    tail -c 65536 "$sy_here/stderr.log" 2>/dev/null | grep -q '^srun: error: .*: tasks\{0,1\} [0-9,-]*: Out Of Memory$' || return 0
+    sy_limit=null
+    case ${SLURM_MEM_PER_NODE:-0} in 0 | *[!0-9]*) ;; *) sy_limit=$((SLURM_MEM_PER_NODE * 1048576)) ;; esac
+    printf '{"v":1,"witness":"srun","limit":%s,"peak":null,"kills":1}\n' "$sy_limit" >"$sy_here/memory.json.tmp" 2>/dev/null &&
+        mv "$sy_here/memory.json.tmp" "$sy_here/memory.json"
 }
-case $code in 0 | 75) ;; *) [ -z "$slurm" ] || note_memory ;; esac
+case $sy_code in 0 | 75) ;; *) [ -z "$sy_slurm" ] || note_memory ;; esac
 
-signal=null
-[ "$code" -gt 128 ] && signal=$((code - 128))
-ended=$(now)
-over=$(uptime)
-job=
-[ -z "$slurm" ] || job=$(printf ',"job_id":"%s","restarts":%d' "$(printf '%s' "$slurm" | tr -cd '0-9A-Za-z_')" "${SLURM_RESTART_COUNT:-0}")
+sy_signal=null
+[ "$sy_code" -gt 128 ] && sy_signal=$((sy_code - 128))
+sy_ended=$(now)
+sy_over=$(uptime)
+sy_job=
+if [ -n "$sy_slurm" ]; then
+    sy_job=$(printf ',"job_id":"%s","restarts":%d' "$(printf '%s' "$sy_slurm" | tr -cd '0-9A-Za-z_')" "${SLURM_RESTART_COUNT:-0}")
+fi
 record()
 {
     printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"uptime":[%s,%s],"nodes":[%s]%s}\n' \
-        "$attempt" "$code" "$signal" "$started" "$ended" "$begun" "$over" "$nodes" "$job" >"$here/exit.json.tmp" && mv "$here/exit.json.tmp" "$here/exit.json"
+        "$sy_attempt" "$sy_code" "$sy_signal" "$sy_started" "$sy_ended" "$sy_begun" "$sy_over" "$sy_nodes" "$sy_job" \
+        >"$sy_here/exit.json.tmp" && mv "$sy_here/exit.json.tmp" "$sy_here/exit.json"
 }
 until record 2>/dev/null; do
-    have_patience || { echo "job.sh: cannot write $here/exit.json" >&2; break; }
+    have_patience || { echo "job.sh: cannot write $sy_here/exit.json" >&2; break; }
 done
-exit "$code"
+exit "$sy_code"

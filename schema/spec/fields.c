@@ -98,7 +98,7 @@ const struct field spec_fields[] = {
     {"image.mounts", FIELD_STRINGS, AT(image.mounts), .cannot = "mount directories into an image", .help = "HOST:CONTAINER, each"},
 
     {"environment", FIELD_SECTION, .help = "what the job's processes find around them"},
-    {"environment.variables", FIELD_PAIRS, AT(environment.variables), .help = "NAME: value, passed without a shell; not SWITCHYARD_…, SLURM_…, SBATCH_… or SRUN_…"},
+    {"environment.variables", FIELD_PAIRS, AT(environment.variables), .help = "NAME: value, passed without a shell; not SWITCHYARD_…, sy_…, SLURM_…, SBATCH_… or SRUN_…"},
     {"environment.modules", FIELD_STRINGS, AT(environment.modules), .letters = "_.+/@=:,-", .help = "modules to load before the job starts, by the `module` command of its machine"},
 
     {"data", FIELD_SECTION, .help = "tokens to train on: exactly one of text, prefix, manifest"},

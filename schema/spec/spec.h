@@ -298,7 +298,7 @@ int spec_from_json(struct spec *spec, const struct json *json, struct error *err
 void spec_init(struct spec *spec);      // all defaults
 void spec_release(struct spec *spec);
 // What environment.variables may be called.
-#define SPEC_VARIABLE_NAMES "letters, digits and `_`, not SWITCHYARD_…; SLURM_…, SBATCH_… and SRUN_… are Slurm's own"
+#define SPEC_VARIABLE_NAMES "letters, digits and `_`, not SWITCHYARD_… or sy_…; SLURM_…, SBATCH_… and SRUN_… are Slurm's own"
 bool spec_is_variable_name(const char *name);
 // Whether two resolved configurations are the same but for their names, by every key of the table; equal ones have equal hashes.
 bool spec_same(const struct spec *a, const struct spec *b);

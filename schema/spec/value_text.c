@@ -202,11 +202,11 @@ static bool convert_integers(struct check *check, const struct field *field, con
 }
 
 // Letters, digits and '_'; not a variable by which the daemon marks its processes, nor one that asks Slurm's commands for something past the
-// keys of `slurm:`, or tells the job's script that it is a job of Slurm's.
+// keys of `slurm:`, or tells the job's script that it is a job of Slurm's, nor one of that script's own (sy_).
 bool spec_is_variable_name(const char *name)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-    static const char *const taken[] = {"SWITCHYARD_", "SLURM_", "SBATCH_", "SRUN_"};
+    static const char *const taken[] = {"SWITCHYARD_", "SLURM_", "SBATCH_", "SRUN_", "sy_"};
     if (!*name || (*name >= '0' && *name <= '9') || name[strspn(name, letters)])
         return false;
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -283,6 +284,37 @@ def test_random_bytes(run):
     check("the script's bytes", SCRIPT.read_bytes(), script)
 
 
+def test_variables(run):
+    """No variable of the user's is changed on its way: those are tried that the script's own would be without their prefix, and its functions' names."""
+    own = set(re.findall(r"\bsy_(\w+)", SCRIPT.read_text()))
+    functions = set(re.findall(r"^(\w+)\(\)$", SCRIPT.read_text(), re.MULTILINE))
+    assert {"run", "nodes", "code", "here", "idle", "word"} <= own and {"now", "uptime"} <= functions, (own, functions)
+    # What is assigned without the prefix is meant for the command, or for one command alone.
+    lines = "\n".join(line for line in SCRIPT.read_text().split("\n") if not line.lstrip().startswith("#"))
+    assigned = re.findall(r"(?<![\w$/.{-])([A-Za-z_]\w*)=", lines) + re.findall(r"\bfor (\w+) in", lines)
+    assigned += [name for names in re.findall(r"\bread -r ([\w ]+)", lines) for name in names.split()]
+    check("assigned", {n for n in assigned if not n.startswith("sy_")}, {"LC_ALL", "SWITCHYARD_ATTEMPT", "SWITCHYARD_SUBMISSION", "SWITCHYARD_TAG"})
+    (run / "init").mkdir()
+    (run / "init/sh").write_text('module() { :; }\n')
+    (run / "folder").mkdir()
+    (run / ".arrays/one").mkdir(parents=True)
+    (run / ".arrays/one/elements").write_text("tag 1 folder\n")
+    (run / "folder/submission").write_text("1\n")
+    given = {name: f"the user's {name}" for name in own | functions}
+    program = "import json, os; print(json.dumps(dict(os.environ)))"
+    worlds = {"alone": ((run / "folder",), {}), "in Slurm": ((run / "folder",), in_slurm()),
+              "of an array": (("-a", run / ".arrays/one"), in_slurm(SLURM_ARRAY_JOB_ID="77", SLURM_ARRAY_TASK_ID="0"))}
+    attempt = 0
+    for shell in ("/bin/dash", "/bin/bash"):
+        for what, (target, more) in worlds.items() if pathlib.Path(shell).exists() else ():
+            attempt += 1
+            argv = [shell, SCRIPT, *target, "-m", "one", "--", sys.executable, "-c", program]
+            check("exit", subprocess.run(argv, env={**os.environ, **more, "MODULESHOME": str(run), **given}, check=False).returncode, 0)
+            seen = json.loads((run / f"folder/attempt-{attempt}/stdout.log").read_text())
+            check(f"{shell} {what}", {name: seen.get(name) for name in given}, given)
+            check("the record is whole", record(run / "folder", attempt)["code"], 0)
+
+
 def fill(folder):
     with open(folder / "filler", "ab", buffering=0) as filler:
         for size in (4096, 1):
@@ -320,7 +352,7 @@ def test_full_disk(run):
 
 def main():
     for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_submission, test_scheduler_signals, test_early_signal,
-                 test_nodes, test_memory, test_modules, test_random_bytes, test_unwritable, test_full_disk):
+                 test_nodes, test_memory, test_modules, test_variables, test_random_bytes, test_unwritable, test_full_disk):
         with tempfile.TemporaryDirectory(prefix="switchyard job ") as folder:
             test(pathlib.Path(folder))
             print(f"ok {test.__name__}")

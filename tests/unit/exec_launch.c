@@ -99,7 +99,7 @@ static void test_user_variables(void **state)
     spec_init(&spec);
     spec.resources.nodes = spec.resources.ranks_per_node = spec.resources.threads_per_rank = 1;
     char *keys[] = {"OMP_NUM_THREADS", "A"}, *values[] = {"7", "$(touch /tmp/x); `y` \n'\""};
-    char *bad[] = {"SWITCHYARD_TAG", "", "1A", "A B", "A=B", "A;B"};
+    char *bad[] = {"SWITCHYARD_TAG", "sy_run", "", "1A", "A B", "A=B", "A;B"};
     struct launch launch;
     spec.environment.variables = (struct spec_pairs){keys, values, 2};
     assert_int_equal(launch_train(&launch, &spec, &two_cores, "w", "r", NULL), 0);
