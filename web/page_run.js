@@ -31,6 +31,7 @@ function planTable(show) {
   return table([{ label: "" }, { label: "Predicted", number: true }, { label: "Measured", number: true }], rows.map(row => row.map(cell => cell || "–")));
 }
 
+const nodesShown = 4;
 const eventsShown = 30; // a long run has hundreds, most of them checkpoints
 
 const eventItem = event => h("li", {},
@@ -47,10 +48,16 @@ function eventsList(show, older) {
   return [h("ol", { class: "events" }, events.slice(0, eventsShown).map(eventItem)), place];
 }
 
+// The first of many; all of them where the pointer rests.
+function nodesOf(attempt) {
+  const nodes = attempt.nodes || [];
+  return nodes.length ? h("span", { title: nodes.join(", ") }, nodes.slice(0, nodesShown).join(", "), nodes.length > nodesShown ? ` and ${nodes.length - nodesShown} more` : "") : "–";
+}
+
 function attemptsTable(show) {
   if (!show.attempts.length) return h("p", { class: "quiet" }, "Not started yet.");
-  return table([{ label: "Attempt" }, { label: "State" }, { label: "Job" }, { label: "Submitted" }, { label: "Ended" }, { label: "Exit code" }],
-    show.attempts.map(attempt => [String(attempt.number), stateBadge(attempt.state || "?"), String(attempt.job_id ?? "–"), brief(attempt.started), brief(attempt.ended),
+  return table([{ label: "Attempt" }, { label: "State" }, { label: "Job" }, { label: "Nodes" }, { label: "Submitted" }, { label: "Ended" }, { label: "Exit code" }],
+    show.attempts.map(attempt => [String(attempt.number), stateBadge(attempt.state || "?"), String(attempt.job_id ?? "–"), nodesOf(attempt), brief(attempt.started), brief(attempt.ended),
       attempt.signal ? `signal ${attempt.signal}` : String(attempt.code ?? "–")]));
 }
 

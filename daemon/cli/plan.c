@@ -25,6 +25,7 @@ struct planner {
     struct json *images; // path → {"path", "size", "sha256"}, so that runs that share an image read it once
     struct config config;
     struct plan_slurm slurm;
+    bool as_json;
 };
 
 static void warn(struct json *item, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -106,8 +107,9 @@ static int add_launch(struct planner *planner, struct json *item, const struct s
         if (spec->executor == EXECUTOR_SLURM)
             plan_slurm_add(&planner->slurm, item, &launch, script, directory);
         if (spec->executor == EXECUTOR_LOCAL && launch.oversubscribed)
-            warn(item, "%lld ranks of %lld threads on %lld cores: it runs alone, oversubscribed", (long long)launch.ranks,
-                (long long)launch.threads, (long long)planner->machine.cores);
+            warn(item, "%lld rank%s of %lld thread%s on %lld core%s: it runs alone, oversubscribed", (long long)launch.ranks,
+                launch.ranks == 1 ? "" : "s", (long long)launch.threads, launch.threads == 1 ? "" : "s", (long long)planner->machine.cores,
+                planner->machine.cores == 1 ? "" : "s");
         if (spec->executor == EXECUTOR_LOCAL && launch.gpus > (int64_t)planner->machine.gpus.count)
             warn(item, "%lld GPUs, and this machine has %zu: a daemon here refuses it", (long long)launch.gpus, planner->machine.gpus.count);
         launch_release(&launch);
@@ -123,7 +125,7 @@ static void add_doubts(const struct planner *planner, struct json *item, const s
     const char *refusal = js_string_of(js_get(js_get(item, "slurm"), "refusal"), NULL);
     for (size_t i = 0; i < js_count(doubts); i++)
         warn(item, "%s says: %s", planner->config.path, js_string_of(js_at(doubts, i), ""));
-    if (refusal)
+    if (refusal && planner->as_json) // people read it beside the run, where an estimate would stand
         warn(item, "Slurm would refuse it: %s", refusal);
     js_free(doubts);
 }
@@ -192,9 +194,9 @@ static bool is_shown(const struct spec_file *file, size_t run)
     return !entry->swept || run == entry->first || run + 1 == entry->first + entry->count;
 }
 
-static struct json *describe_file(const struct spec_file *file, const struct machine *machine, bool all, struct error *err)
+static struct json *describe_file(const struct spec_file *file, const struct machine *machine, bool as_json, struct error *err)
 {
-    struct planner planner = {.machine = *machine, .home = home_directory(), .worker = worker_path(NULL), .images = js_object()};
+    struct planner planner = {.machine = *machine, .home = home_directory(), .worker = worker_path(NULL), .images = js_object(), .as_json = as_json};
     if (!planner.worker)
         planner.worker = string_copy("switchyard-worker");
     plan_slurm_init(&planner.slurm);
@@ -203,7 +205,7 @@ static struct json *describe_file(const struct spec_file *file, const struct mac
     if (planner.config.gpus >= 0)
         gpus_declare(&planner.machine.gpus, planner.config.gpus);
     for (size_t i = 0; i < file->count && runs; i++) {
-        if (!all && !is_shown(file, i))
+        if (!as_json && !is_shown(file, i))
             continue;
         struct json *item = describe_run(&planner, file, &file->runs[i], err);
         if (item) {

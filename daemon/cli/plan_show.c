@@ -30,6 +30,7 @@ static const struct row {
     {"  pipeline parallel", "layout.pipeline", COUNT},
     {"  context parallel", "layout.context", COUNT},
     {"  expert parallel", "layout.expert", COUNT},
+    {"  tensor parallel in experts", "layout.expert_tensor", COUNT},
     {"  replicas of each expert", "layout.expert_data", COUNT},
     {"threads per rank", "threads", COUNT},
     {"pipeline bubble", "bubble", PERCENT},
@@ -295,6 +296,28 @@ static void show_run(const struct json *run)
         printf("%s%s\n", i == 0 ? "  not yet        " : "                 ", message);
         free(message);
     }
+}
+
+void plan_show_one(const struct json *plan)
+{
+    struct table table;
+    table_init(&table, "lr");
+    for (size_t r = 0; r < ROWS; r++) {
+        if (js_kind(member(plan, rows[r].path)) == JSON_KIND_NULL)
+            continue;
+        char *text = cell(plan, &rows[r]);
+        table_cell(&table, rows[r].label);
+        table_cell(&table, text);
+        free(text);
+    }
+    if (table.count)
+        printf("\nPlan\n");
+    table_print(&table, stdout, 2);
+    table_release(&table);
+    plan_show_rates("learning_rate", js_get(plan, "learning_rate"));
+    plan_show_rates("expert_learning_rate", js_get(plan, "expert_learning_rate"));
+    plan_show_ramp(js_get(plan, "batch_ramp"));
+    show_start(js_get(plan, "from"));
 }
 
 void plan_show(const struct json *runs)

@@ -55,12 +55,7 @@ static void print_branch(const char *prefix, const char *name, const struct json
 {
     char *key = *prefix ? string_format("%s.%s", prefix, name) : string_copy(name);
     bool objects = js_kind(value) == JSON_KIND_ARRAY && js_kind(js_at(value, 0)) == JSON_KIND_OBJECT;
-    bool rates = strcmp(key, "learning_rate") == 0 || strcmp(key, "expert_learning_rate") == 0;
-    if (rates && js_kind(value) == JSON_KIND_ARRAY)
-        plan_show_rates(key, value);
-    else if (strcmp(key, "batch_ramp") == 0)
-        plan_show_ramp(value);
-    else if ((objects || js_kind(value) == JSON_KIND_OBJECT) && depth < TREE_DEPTH)
+    if ((objects || js_kind(value) == JSON_KIND_OBJECT) && depth < TREE_DEPTH)
         print_tree(key, value, depth + 1);
     else if (js_kind(value) != JSON_KIND_NULL && !(js_kind(value) == JSON_KIND_ARRAY && js_count(value) == 0))
         print_leaf(key, value);
@@ -115,19 +110,37 @@ static void print_events(const struct json *events)
     table_release(&table);
 }
 
+enum { NODES_SHOWN = 8 };
+
+// ", on n1, n2": nothing where they are not known. free()
+static char *nodes_of(const struct json *attempt)
+{
+    const struct json *nodes = js_get(attempt, "nodes");
+    size_t count = js_count(nodes);
+    struct text text;
+    text_init(&text, 1 << 20);
+    for (size_t i = 0; i < count && i < NODES_SHOWN; i++)
+        text_addf(&text, "%s%s", i ? ", " : ", on ", js_string_of(js_at(nodes, i), "?"));
+    if (count > NODES_SHOWN)
+        text_addf(&text, " and %zu more", count - NODES_SHOWN);
+    return text_take(&text);
+}
+
 static void print_attempts(const struct json *attempts)
 {
     for (size_t i = 0; i < js_count(attempts); i++) {
         const struct json *attempt = js_at(attempts, i);
         bool job_known = js_kind(js_get(attempt, "job_id")) != JSON_KIND_NULL, ended = js_kind(js_get(attempt, "code")) != JSON_KIND_NULL;
         char *job = view_value(js_get(attempt, "job_id")), *code = view_value(js_get(attempt, "code"));
-        char *line = string_format("attempt %lld: %s%s%s%s%s", (long long)js_integer_of(js_get(attempt, "number"), 0),
-            js_string_of(js_get(attempt, "state"), "?"), job_known ? ", job " : "", job_known ? job : "", ended ? ", exit code " : "",
-            ended ? code : "");
+        char *nodes = nodes_of(attempt);
+        char *line = string_format("attempt %lld: %s%s%s%s%s%s", (long long)js_integer_of(js_get(attempt, "number"), 0),
+            js_string_of(js_get(attempt, "state"), "?"), job_known ? ", job " : "", job_known ? job : "", nodes,
+            ended ? ", exit code " : "", ended ? code : "");
         char *clean = clean_line(line);
         printf("  %s\n", clean);
         free(clean);
         free(line);
+        free(nodes);
         free(job);
         free(code);
     }
@@ -145,7 +158,7 @@ static void print_run(const struct json *run)
         print_member(members[i], js_get(run, members[i]));
     print_attempts(js_get(run, "attempts"));
     print_section("Last values", js_get(run, "last"));
-    print_section("Plan", js_get(run, "plan"));
+    plan_show_one(js_get(run, "plan"));
     print_section("Measured", js_get(run, "measured"));
     print_section("Provenance", js_get(run, "provenance"));
     if (js_count(js_get(run, "events"))) {

@@ -67,6 +67,17 @@ static void check_node(struct spec_file *file, size_t run, const struct spec *sp
             (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
 }
 
+// A limit above what this machine has limits nothing.
+static void check_limit(struct spec_file *file, size_t run, const struct spec *spec)
+{
+    int64_t wanted = spec->resources.memory, has = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGE_SIZE);
+    struct units units = units_of(wanted);
+    if (spec->executor == EXECUTOR_LOCAL && has > 0 && wanted > has)
+        spec_file_fault(file, run, "resources.memory", true,
+            "a limit of %s is more than the %s that this machine has: its memory runs out before a run reaches the limit",
+            show(&units, wanted), show(&units, has));
+}
+
 // Whether a trial needs as much as the one before it: of the same sweep, and they differ in nothing that has a size.
 static bool needs_the_same(const struct spec_file *file, size_t run)
 {
@@ -98,6 +109,7 @@ void spec_check_memory(struct spec_file *file)
         known = false;
         if (strcmp(file->entries[file->runs[i].entry].kind, "train") != 0)
             continue;
+        check_limit(file, i, spec);
         struct layout layout;
         if (!spec_file_is_sound(file, i, read) || layout_from_spec(&layout, spec, NULL) != 0)
             continue; // the file's own rules have said so

@@ -70,19 +70,30 @@ static void add_swept(struct table *table, const struct json *keys, const struct
     }
 }
 
-// Why a run does not run yet, and when its scheduler expects to start it. NULL: it does not wait. free()
-static char *wait_of(const struct json *run)
+// Why a run does not run yet, or how it came to a bad end. NULL: there is nothing to explain.
+static const char *why_of(const struct json *run)
 {
-    const char *reason = js_string_of(js_get(run, "pending_reason"), NULL);
-    double start = js_real_of(js_get(run, "expected_start"), 0);
-    char when[FORMAT_MAX];
-    return reason ? string_format("%s%s%s", reason, start > 0 ? "; expected to start " : "", start > 0 ? format_time(when, start) : "") : NULL;
+    static const char *const bad[] = {"failed", "lost", "timed_out", "out_of_memory"};
+    const char *state = js_string_of(js_get(run, "state"), "");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (strcmp(state, bad[i]) == 0)
+            return js_string_of(js_get(run, "reason"), NULL);
+    return js_string_of(js_get(run, "pending_reason"), NULL);
 }
 
-static bool any_waits(const struct json *runs)
+// The same in a cell, with the time at which its scheduler expects to start one that waits. free()
+static char *reason_of(const struct json *run)
+{
+    const char *why = why_of(run);
+    double start = js_real_of(js_get(run, "expected_start"), 0);
+    char when[FORMAT_MAX];
+    return why ? string_format("%s%s%s", why, start > 0 ? "; expected to start " : "", start > 0 ? format_time(when, start) : "") : NULL;
+}
+
+static bool any_reason(const struct json *runs)
 {
     for (size_t i = 0; i < js_count(runs); i++)
-        if (js_string_of(js_get(js_at(runs, i), "pending_reason"), NULL))
+        if (why_of(js_at(runs, i)))
             return true;
     return false;
 }
@@ -90,10 +101,10 @@ static bool any_waits(const struct json *runs)
 static const char *const runs_heading[] = {"STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT"};
 enum { RUNS_HEADING = sizeof runs_heading / sizeof *runs_heading };
 
-static void add_run(struct table *table, const struct json *run, const struct json *keys, bool projects, bool waits)
+static void add_run(struct table *table, const struct json *run, const struct json *keys, bool projects, bool reasons)
 {
     char loss[FORMAT_MAX], validation[FORMAT_MAX], rate[FORMAT_MAX], eta[FORMAT_MAX];
-    char *name = projects ? view_run_name(run) : string_copy(js_string_of(js_get(run, "name"), "?")), *wait = wait_of(run);
+    char *name = projects ? view_run_name(run) : string_copy(js_string_of(js_get(run, "name"), "?")), *reason = reason_of(run);
     char *state = view_state(run), *step = step_of(run), *commit = commit_of(run);
     const char *cells[RUNS_HEADING] = {state, step, number(loss, run, "loss", format_short),
         number(validation, run, "validation_loss", format_short), number(rate, run, "tokens_per_second", format_rate),
@@ -102,9 +113,9 @@ static void add_run(struct table *table, const struct json *run, const struct js
     add_swept(table, keys, run);
     for (size_t i = 0; i < RUNS_HEADING; i++)
         table_cell(table, cells[i]);
-    if (waits)
-        table_cell(table, wait);
-    free(wait);
+    if (reasons)
+        table_cell(table, reason);
+    free(reason);
     free(name);
     free(state);
     free(step);
@@ -112,16 +123,16 @@ static void add_run(struct table *table, const struct json *run, const struct js
 }
 
 // projects: before each name.
-static void fill_runs(struct table *table, const struct json *runs, const struct json *keys, bool projects, bool waits)
+static void fill_runs(struct table *table, const struct json *runs, const struct json *keys, bool projects, bool reasons)
 {
     table_cell(table, "RUN");
     add_swept(table, keys, NULL);
     for (size_t i = 0; i < RUNS_HEADING; i++)
         table_cell(table, runs_heading[i]);
-    if (waits)
-        table_cell(table, "WAITS");
+    if (reasons)
+        table_cell(table, "REASON");
     for (size_t i = 0; i < js_count(runs); i++)
-        add_run(table, js_at(runs, i), keys, projects, waits);
+        add_run(table, js_at(runs, i), keys, projects, reasons);
 }
 
 // The project of them all; NULL: they have several.
@@ -150,18 +161,18 @@ static void fit_runs(struct table *table, size_t keys, size_t width)
 
 void view_runs(FILE *out, const struct json *runs)
 {
-    bool waits = any_waits(runs);
+    bool reasons = any_reason(runs);
     struct json *keys = swept_keys(runs);
     size_t width = table_terminal(out);
     struct table table;
-    char *align = string_format("l%.*s%s%s", (int)js_count(keys), "rrrrrrrr", "lrrrrrl", waits ? "w" : "");
+    char *align = string_format("l%.*s%s%s", (int)js_count(keys), "rrrrrrrr", "lrrrrrl", reasons ? "w" : "");
     table_init(&table, align);
-    fill_runs(&table, runs, keys, true, waits);
+    fill_runs(&table, runs, keys, true, reasons);
     const char *project = table_width(&table) > width ? one_project(runs) : NULL;
     if (project) {
         table_release(&table);
         table_init(&table, align);
-        fill_runs(&table, runs, keys, false, waits);
+        fill_runs(&table, runs, keys, false, reasons);
         fprintf(out, "project %s\n", project);
     }
     fit_runs(&table, js_count(keys), width);

@@ -46,6 +46,9 @@ static struct json *attempts_json(struct daemon *daemon, const struct run_row *r
         const struct json *job = js_get(attempt, "job");
         bool by_hand = !job || strcmp(js_string_of(job, ""), "0") == 0;
         js_set(attempt, "job_id", by_hand ? js_null() : js_keep(job));
+        char *path = run_attempt_file(row->directory, js_integer_of(js_get(attempt, "number"), 0), EXIT_FILE);
+        js_set(attempt, "nodes", exit_record_nodes(path));
+        free(path);
     }
     return attempts ? attempts : js_array();
 }

@@ -69,6 +69,9 @@ struct exit_record {
 // Times in the file are numbers or ISO text as clock_text writes it. 0; -1 also when absent or torn.
 int exit_record_read(struct exit_record *record, const char *path, struct error *err);
 
+// The names of the nodes in it, an array of strings: empty where the record is absent, torn or does not say. js_free()
+struct json *exit_record_nodes(const char *path);
+
 // {"v":1,"time":seconds,"step":…,"pid":…,"host":…}
 int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);
 double heartbeat_time(const char *path);  // its time, seconds since 1970; NAN if absent or unreadable

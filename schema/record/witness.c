@@ -31,6 +31,17 @@ int exit_record_read(struct exit_record *record, const char *path, struct error 
     return record->attempt < 0 || record->code < 0 ? error_set(err, "%s: not an exit record: attempt or code is missing", path) : 0;
 }
 
+struct json *exit_record_nodes(const char *path)
+{
+    struct json *object = js_read_file(path, WITNESS_BYTES_MAX, NULL), *nodes = js_array();
+    const struct json *told = js_get(object, "nodes");
+    for (size_t i = 0; i < js_count(told); i++)
+        if (js_string_of(js_at(told, i), NULL))
+            js_append(nodes, js_keep(js_at(told, i)));
+    js_free(object);
+    return nodes;
+}
+
 int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err)
 {
     char host[256] = "";

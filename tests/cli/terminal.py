@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists on a terminal of 80 columns: nothing is wider, what matters stays, and why a run waits has a line of its own; through a pipe, all of it."""
+"""Lists on a terminal of 80 columns: nothing is wider, what matters stays, and why a run waits or failed has a line of its own; through a pipe, all of it."""
 import fcntl
 import os
 import pathlib
@@ -40,6 +40,23 @@ def on_terminal(home, columns, *words):
     return said.decode().replace("\r\n", "\n").splitlines()
 
 
+def bad_ends(home):
+    """Why a run came to a bad end stands where others have what they wait for; one that ended well has nothing to explain."""
+    spec = home.spec(TINY, "ends.yaml")
+    home.cli("submit", spec, "--run", "dense", "--name", "well")
+    home.wait_for("tiny/well", ("succeeded",))
+    assert "REASON" not in home.cli("ls", "--project", "tiny").stdout
+    home.cli("submit", spec, "--run", "dense", "--name", "late", "--set", "training.iterations=1000000", "--set", "resources.time_limit=2s")
+    reason = home.wait_for("tiny/late", ("timed_out",))["reason"]
+    piped = {line.split()[0]: line for line in home.cli("ls", "--project", "tiny").stdout.splitlines()}
+    assert piped["RUN"].endswith("  REASON") and piped["tiny/late"].endswith("  " + reason) and piped["tiny/well"].endswith("  -"), piped
+    lines = on_terminal(home, 80, "ls", "--project", "tiny")
+    late = lines.index(next(line for line in lines if line.startswith("late ")))
+    below = f"    {reason}"
+    assert lines[late + 1] == (below if len(below) <= 80 else below[:79] + "…"), lines
+    assert max(map(len, lines)) <= 80 and sum(line.startswith("    ") for line in lines) == 1, lines
+
+
 def main():
     with Home() as home:
         home.serve()
@@ -47,7 +64,7 @@ def main():
         canary = "mixture-top_k2-peak1e-3-seed1-1"
         home.wait_for(canary, ("running",))
         piped = home.cli("ls").stdout.splitlines()
-        assert piped[0].split() == ["RUN", "top_k", "peak", "seed", "STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT", "WAITS"], piped[0]
+        assert piped[0].split() == ["RUN", "top_k", "peak", "seed", "STATE", "STEP", "LOSS", "VALIDATION", "TOKENS/S", "ETA", "COMMIT", "REASON"], piped[0]
         assert piped[1].startswith("wide-names/mixture-") and piped[1].endswith(f"  waits for wide-names/{canary}"), piped[1]
         assert on_terminal(home, 250, "ls")[0] == piped[0], "wide enough for all"
         for columns in (120, 80, 60):
@@ -65,6 +82,7 @@ def main():
         assert f"    waits for wide-names/{canary}"[:39] + "…" in cut, cut
         home.cli("cancel", canary)
         home.wait_for(canary, ("cancelled",))
+        bad_ends(home)
     print("terminal: ls at 40 to 250 columns and through a pipe")
 
 

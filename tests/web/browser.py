@@ -208,6 +208,7 @@ def run_page(browser, home):
         page.wait_for_selector(".events li")
         for words in ("Provenance", "Plan against measurement", "finished with exit code 0", "sha256"):
             assert page.locator(f"text={words}").count() > 0, words
+        assert page.locator(f"td span:text-is('{os.uname().nodename}')").count() == 1, "where the attempt ran"
     with open(directory / "attempt-1" / "stderr.log", "a") as log:
         log.write("\x1b[31m<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>\x1b[0m\nlast line\n")
     with window(browser, home) as one:
@@ -339,6 +340,21 @@ def end_queue(_, home):
         home.wait_for(f"swept/{name}", {"cancelled", "failed"})
 
 
+def reasons(browser, home):
+    """Why a run failed is read in the list, on a phone too."""
+    reason = home.json("show", "swept/last-1")["reason"]
+    for width, height in ((1280, 900), (375, 780)):
+        with window(browser, home, width=width, height=height) as one:
+            page = one.open()
+            told = page.locator("tr:has(td.run a:text-is('last-1')) .reason")
+            told.wait_for()
+            assert told.inner_text() == reason and told.bounding_box()["width"] > 100, (told.inner_text(), told.bounding_box())
+            badge = page.locator("tr:has(td.run a:text-is('last-1')) .state").bounding_box()
+            assert badge["x"] + badge["width"] <= width and page.evaluate("document.documentElement.scrollWidth <= innerWidth"), badge
+            assert page.locator("tr:has(td.run a:text-is('dense-1')) .reason").is_hidden(), "a run that ended well has nothing to explain"
+            page.screenshot(path=str(SHOTS / f"reasons-{width}.png"))
+
+
 README_HEIGHT = 1045
 
 
@@ -375,7 +391,7 @@ def main():
         address = json.loads((home.home / "daemon.json").read_text())
         home.url, home.token = address["url"], address["token"]
         browser = playwright.chromium.launch(executable_path=os.environ.get("SWITCHYARD_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
-        for part in (without_token, grows, charts, compare, keyboard, queue, pictures, end_queue, run_page, lost_and_found):
+        for part in (without_token, grows, charts, compare, keyboard, queue, pictures, end_queue, reasons, run_page, lost_and_found):
             begun = time.monotonic()
             part(browser, home)
             print(f"{part.__name__}: {time.monotonic() - begun:.1f} s", flush=True)
