@@ -40,6 +40,19 @@ def stop_by_file(run):
     (run.directory / "stop").unlink()
 
 
+def stop_by_scheduler(run):
+    """What job.sh writes when Slurm signals the job: the attempt's own name. Another's is not this attempt's scheduler."""
+    for attempt, words in ((1, ": Slurm wanted the nodes back (preemption, or the time limit was near); a checkpoint holds it"),
+                           (2, f", as asked by {run.directory / 'stop'}; a checkpoint holds it")):
+        process = run.start()
+        run.wait_for_step(3, process)
+        (run.directory / "stop").write_text("attempt-1\n")
+        check("the scheduler's wish ends the run with code 75", process.wait(timeout=60), STOPPED)
+        stopped = [e for e in run.records("event", attempt) if e["event"] == "stopped"]
+        check("and says whose it was", [e["text"] for e in stopped], [f"stopped after step {stopped[-1]['step']}{words}"])
+        (run.directory / "stop").unlink()
+
+
 def stop_by_signal(run):
     process = run.start()
     run.wait_for_step(3, process)
@@ -94,6 +107,8 @@ with Bench() as bench:
             check(f"{name}, {interrupt.__name__}: continues right after it", run.records("metric")[0]["step"], resumed + 1)
             check(f"{name}, {interrupt.__name__}: every record of every step has the bits of a run without a stop", joined(run), expected)
             check(f"{name}, {interrupt.__name__}: so has every tensor and moment of the last checkpoint", run.tensors(24), tensors)
+
+    stop_by_scheduler(bench.make("wanted back", training={"iterations": 100000}, checkpoint={"interval": 100000}))
 
     # Killed at random moments, a checkpoint being written after every step: whatever the moment, the end is the same.
     rng = random.Random(7)

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct training_state training_state_of(struct trainer *trainer)
 {
@@ -202,13 +203,27 @@ static int finish_step(struct trainer *trainer, bool *stop, struct error *err)
     return *stop || last ? finish_save(trainer, err) : 0;
 }
 
-// A file that asks to stop stays until somebody takes it away: who starts the worker by hand must be told.
+// Whether the stop file is job.sh's, which passes on a signal of the scheduler's to this attempt, and not a person's.
+static bool asked_by_scheduler(const struct trainer *trainer, const char *path)
+{
+    enum { WISH_BYTES_MAX = 64 };
+    struct text wish;
+    text_init(&wish, WISH_BYTES_MAX);
+    char *own = string_format("attempt-%lld\n", (long long)trainer->job.attempt);
+    bool asked = file_size(path) <= WISH_BYTES_MAX && file_read(path, &wish, NULL) == 0 && strcmp(wish.at, own) == 0;
+    free(own);
+    text_release(&wish);
+    return asked;
+}
+
+// A person's file that asks to stop stays until somebody takes it away: who starts the worker by hand must be told.
 static char *stopped_text(const struct trainer *trainer)
 {
     char *path = path_join(trainer->job.run_directory, STOP_FILE);
-    bool asked = file_exists(path);
-    char *text = string_format("stopped after step %lld%s%s; a checkpoint holds it", (long long)trainer->step, asked ? ", as asked by " : "",
-        asked ? path : "");
+    bool asked = file_exists(path), scheduler = asked && asked_by_scheduler(trainer, path);
+    char *text = string_format("stopped after step %lld%s%s; a checkpoint holds it", (long long)trainer->step,
+        scheduler ? ": Slurm wanted the nodes back (preemption, or the time limit was near)" : asked ? ", as asked by " : "",
+        asked && !scheduler ? path : "");
     free(path);
     return text;
 }
