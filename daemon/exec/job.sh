@@ -79,6 +79,33 @@ if [ -n "${SWITCHYARD_SUBMISSION:-}" ]; then
     }
 fi
 
+# A full disk is waited for, ten minutes at most: it can end, and what is not written down is lost.
+sy_patience=600
+
+# A wrapper around sbatch, or a call that is made once more on its way, can make two jobs of one submission. The first that comes here has it, by
+# its id in a file that is there whole or not at all, and has it however often Slurm starts it again. Any other does nothing.
+claim_submission()
+{
+    sy_claim=$sy_run/submission.$SWITCHYARD_SUBMISSION
+    sy_wish=$sy_claim-$sy_slurm
+    until [ -s "$sy_claim" ]; do
+        [ -w "$sy_run" ] && [ "$sy_patience" -gt 0 ] || { echo "job.sh: cannot write $sy_claim: nothing is started" >&2; exit 1; }
+        if printf '%s\n' "$sy_slurm" >"$sy_wish"; then
+            ln "$sy_wish" "$sy_claim" || (set -C && printf '%s\n' "$sy_slurm" >"$sy_claim") # a disk without hard links
+        fi 2>/dev/null
+        rm -f "$sy_wish"
+        [ -s "$sy_claim" ] && break
+        sy_patience=$((sy_patience - 1))
+        sleep 1
+    done
+    sy_owner=$(cat "$sy_claim")
+    [ "$sy_owner" = "$sy_slurm" ] || {
+        echo "job.sh: submission $SWITCHYARD_SUBMISSION of $sy_run is job $sy_owner, this is job $sy_slurm: nothing is started" >&2
+        exit 0
+    }
+}
+[ -z "$sy_slurm" ] || [ -z "${SWITCHYARD_SUBMISSION:-}" ] || claim_submission
+
 now()
 {
     sy_moment=$(date +%s.%N)
@@ -94,9 +121,6 @@ uptime()
     case $sy_up in "" | *[!0-9.]*) sy_up=null ;; esac
     printf '%s' "$sy_up"
 }
-
-# A full disk is waited for, ten minutes at most: it can end, and what is not written down is lost.
-sy_patience=600
 
 # The next number after the highest that is there, so that a newer attempt always has the higher number.
 sy_attempt=0

@@ -141,6 +141,44 @@ def test_submission(run):
     check("starts nothing", (run / "again").exists(), False)
 
 
+def test_twins(run):
+    """Of two jobs with one number the first that comes begins, however often it is started again; the other does nothing, now and ever after."""
+    def job(number, submission="3", **more):
+        return start(run, "sh", "-c", "echo $SLURM_JOB_ID; sleep 0.3", env=in_slurm(SLURM_JOB_ID=str(number), SWITCHYARD_SUBMISSION=submission, **more))
+
+    (run / "submission").write_text("3\n")
+    jobs = {number: job(number) for number in range(101, 113)}
+    said = {number: (one.wait(60), one.stderr.read().decode()) for number, one in jobs.items()}
+    check("exits", {code for code, _ in said.values()}, {0})
+    owner = int((run / "submission.3").read_text())
+    check("one attempt", (record(run)["job_id"], len(list(run.glob("attempt-*")))), (str(owner), 1))
+    for number, (_, words) in said.items():
+        expected = f"job.sh: submission 3 of {run} is job {owner}, this is job {number}: nothing is started\n"
+        check(f"words of {number}", words, "" if number == owner else expected)
+    check("nothing is left lying about", sorted(p.name for p in run.iterdir()), ["attempt-1", "submission", "submission.3"])
+    check("the owner again", (job(owner).wait(20), record(run, 2)["job_id"]), (0, str(owner)))
+    check("its twin again", (job(owner + 1).wait(20), (run / "attempt-3").exists()), (0, False))
+    (run / "submission").write_text("4\n")
+    check("the next submission", (job(owner + 1, "4").wait(20), record(run, 3)["job_id"], (run / "submission.4").read_text()), (0, str(owner + 1), f"{owner + 1}\n"))
+    # On a disk without hard links, and where another has written half of its claim.
+    tools = run / "tools"
+    tools.mkdir()
+    (tools / "ln").write_text("#!/bin/sh\necho 'ln: Operation not permitted' >&2\nexit 1\n")
+    (tools / "ln").chmod(0o755)
+    path = f"{tools}:{os.environ['PATH']}"
+    (run / "submission").write_text("5\n")
+    jobs = [job(number, "5", PATH=path) for number in range(201, 213)]
+    check("exits", {one.wait(60) for one in jobs}, {0})
+    check("one attempt", (record(run, 4)["job_id"], len(list(run.glob("attempt-*")))), ((run / "submission.5").read_text().strip(), 4))
+    (run / "submission").write_text("6\n")
+    (run / "submission.6").touch()
+    waiting = job(301, "6")
+    time.sleep(1.5)
+    check("waits for the other half", (waiting.poll(), (run / "attempt-5").exists()), (None, False))
+    (run / "submission.6").write_text("300\n")
+    check("then does nothing", (waiting.wait(20), (run / "attempt-5").exists()), (0, False))
+
+
 def test_scheduler_signals(run):
     """Each signal of the scheduler's is a stop file with the attempt's name, then USR1 for the command; the next attempt takes the file away."""
     for n, number in enumerate((signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR2), 1):
@@ -351,7 +389,7 @@ def test_full_disk(run):
 
 
 def main():
-    for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_submission, test_scheduler_signals, test_early_signal,
+    for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_submission, test_twins, test_scheduler_signals, test_early_signal,
                  test_nodes, test_memory, test_modules, test_variables, test_random_bytes, test_unwritable, test_full_disk):
         with tempfile.TemporaryDirectory(prefix="switchyard job ") as folder:
             test(pathlib.Path(folder))

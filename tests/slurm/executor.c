@@ -369,6 +369,46 @@ static void play_strangers(struct scene *scene)
     await(scene, JOB_ENDED, 60);
 }
 
+// ---- two jobs of one call ----
+
+// However often it is asked, and by a daemon that comes later: the end is the one of the job that began.
+static void expect_end_of_one(struct scene *scene)
+{
+    char out[64], id[64];
+    await(scene, JOB_ENDED, 60);
+    for (int i = 0; i < 60; i++)
+        poll_once(scene);
+    EXPECT(scene->job.phase == JOB_ENDED && scene->job.end == END_FAILED && scene->job.code == 5);
+    EXPECT(attempts(scene) == 1 && jobs_of(scene, "all") == 2 && jobs_of(scene, "pending,running") == 0);
+    command(out, sizeof out, "cat '%s/submission.1'", scene->directory);
+    memcpy(id, scene->job.id, sizeof id);
+    EXPECT(strncmp(out, id, strlen(id)) == 0 && out[strlen(id)] == '\n');
+    restart(scene);
+    hand_over(scene);
+    await(scene, JOB_ENDED, 60);
+    EXPECT(scene->job.end == END_FAILED && scene->job.code == 5 && strcmp(scene->job.id, id) == 0 && attempts(scene) == 1);
+}
+
+// Both start at once. The one that is too late is judged by nobody.
+static void play_twins(struct scene *scene)
+{
+    run_script(scene, "sleep 3; exit 5");
+    hand_over(scene);
+    expect_end_of_one(scene);
+    char out[400];
+    command(out, sizeof out, "grep -c 'nothing is started$' '%s/submit.log'", scene->directory);
+    EXPECT(strcmp(out, "1\n") == 0);
+}
+
+// One waits, and is cancelled when the other has begun.
+static void play_twin_held(struct scene *scene)
+{
+    run_script(scene, "sleep 4; exit 5");
+    hand_over(scene);
+    expect_end_of_one(scene);
+    EXPECT(jobs_of(scene, "cancelled") == 1);
+}
+
 // ---- without the controller ----
 
 // sbatch gives up after ten seconds, and Slurm makes the job when it wakes.
@@ -464,6 +504,9 @@ static struct scene scenes[] = {
     {.name = "scavenged", .play = play_scavenged, .node = "--nodelist=n5"},
     {.name = "purged", .play = play_purged},
     {.name = "purged-unnoted", .play = play_purged_unnoted},
+    {.name = "twins", .play = play_twins},
+    {.name = "twin-held-first", .play = play_twin_held},
+    {.name = "twin-held-last", .play = play_twin_held},
     {.name = "strangers", .play = play_strangers},
     {.name = "slow-controller", .play = play_slow_controller, .alone = true},
     {.name = "no-controller", .play = play_no_controller, .alone = true},

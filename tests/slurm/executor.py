@@ -2,6 +2,7 @@
 """The Slurm executor against a real cluster: executor.c plays the stories, this starts the cluster. Words: only these stories."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,17 @@ from testbed import SCRIPT, Cluster, skip_without_cluster, without_cluster
 
 # Ended jobs leave squeue's list soon, so that the story of a purged one is a short one.
 CONFIGURATION = "MinJobAge=20\n"
+
+# A site's wrapper that makes two jobs of one call, in the stories that are about it. It says what the real sbatch said first, or last.
+WRAPPER = """#!/bin/sh
+real=%s
+case " $* " in
+*" --job-name=stories.twins "*) "$real" "$@" >/dev/null && exec "$real" "$@" ;;
+*" --job-name=stories.twin-held-first "*) "$real" --hold "$@" && "$real" "$@" >/dev/null; exit ;;
+*" --job-name=stories.twin-held-last "*) "$real" "$@" >/dev/null && exec "$real" --hold "$@" ;;
+esac
+exec "$real" "$@"
+"""
 
 
 def main():
@@ -20,7 +32,12 @@ def main():
         accounting = without_cluster(accounting=True) is None
         with Cluster(nodes=5, accounting=accounting, configuration=CONFIGURATION) as cluster:
             print(f"accounting: {'yes' if accounting else 'no'}", flush=True)
-            subprocess.run([program, SCRIPT, cluster.directory, folder, *sys.argv[1:]], env=cluster.environment, check=True)
+            tools = pathlib.Path(folder) / ".tools"
+            tools.mkdir()
+            (tools / "sbatch").write_text(WRAPPER % shutil.which("sbatch", path=cluster.environment["PATH"]))
+            (tools / "sbatch").chmod(0o755)
+            environment = {**cluster.environment, "PATH": f"{tools}:{cluster.environment['PATH']}"}
+            subprocess.run([program, SCRIPT, cluster.directory, folder, *sys.argv[1:]], env=environment, check=True)
 
 
 if __name__ == "__main__":

@@ -290,6 +290,67 @@ static void test_strangers(void **state)
     slurm_strangers_free(list, count);
 }
 
+// squeue lists 7 and 8 under one number, in either order.
+static void put_twins(const char *state_of_7, const char *state_of_8, bool first_7)
+{
+    char line[600], both[1400];
+    snprintf(line, sizeof line, "%s", row("7", state_of_7, "None", MARK ":1"));
+    const char *other = row("8", state_of_8, "None", MARK ":1");
+    snprintf(both, sizeof both, "%s%s", first_7 ? line : other, first_7 ? other : line);
+    put("squeue.out", both);
+}
+
+// One call made two jobs, 7 and 8, of which sbatch told one: the one that has begun is the run's job, in whatever order they come and end.
+static void test_twins(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        bool told_8 = i & 1, begun_8 = i & 2, first_7 = i & 4;
+        const char *own = begun_8 ? "8" : "7", *other = begun_8 ? "7" : "8";
+        set_up(NULL);
+        put("sbatch.out", told_8 ? "8\n" : "7\n");
+        hand_over(told_8 ? "8" : "7");
+        put_twins("PENDING", "PENDING", first_7);
+        until(JOB_PENDING);
+        turn_for(0.1);
+        assert_int_equal(lines_of("scancel.asked"), 0); // it is not known yet which of them will begin
+        put("run/submission.1", begun_8 ? "8\n" : "7\n");
+        put_twins(begun_8 ? "PENDING" : "RUNNING", begun_8 ? "RUNNING" : "PENDING", first_7);
+        until(JOB_RUNNING);
+        turn_for(0.1);
+        assert_string_equal(job.id, own);
+        assert_int_equal(lines_of("scancel.asked"), 1);
+        assert_says("scancel.asked", other);
+        put_twins(begun_8 ? "COMPLETED" : "TIMEOUT", begun_8 ? "TIMEOUT" : "COMPLETED", first_7);
+        until(JOB_ENDED);
+        turn_for(0.1);
+        assert_int_equal(job.phase, JOB_ENDED);
+        assert_int_equal(job.end, END_TIME_LIMIT);
+        put("squeue.out", row(other, "PENDING", "None", MARK ":1")); // the other is all that is listed: no word of the run's job
+        turn_for(0.1);
+        assert_string_equal(job.id, own);
+        assert_int_equal(job.end, END_TIME_LIMIT);
+        slurm_free(slurm);
+        slurm = NULL;
+    }
+    new_executor();
+}
+
+// Slurm has forgotten both, and accounting is asked for the one that began, not for the one that sbatch told.
+static void test_twins_in_accounting(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("run/submission.1", "8\n");
+    put("squeue.out", row("7", "COMPLETED", "None", MARK ":1"));
+    put("sacct.err", NULL);
+    put("sacct.out", "7\x1f" "COMPLETED\x1f" "0:0\x1f" "1796023116\x1f" "1796023110\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/run\n"
+                     "8\x1f" "NODE_FAIL\x1f" "0:0\x1f" "1796023116\x1f" "1796023110\x1f" "5\x1fn1\x1f\x1f" "demo.moe-1\x1f/run\n");
+    until(JOB_ENDED);
+    assert_int_equal(job.end, END_NODE_FAILED);
+    assert_string_equal(job.id, "8");
+}
+
 // Nobody wants to know anything: nobody is asked.
 static void test_idle(void **state)
 {
@@ -322,6 +383,8 @@ int main(void)
         CASE(test_garbage),
         CASE(test_stop),
         CASE(test_strangers),
+        CASE(test_twins),
+        CASE(test_twins_in_accounting),
         CASE(test_idle),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -146,6 +146,25 @@ static bool row_counts(const struct entry *entry, const struct row *row)
     return !entry->serial_known || row->submission >= entry_lowest(entry) || strcmp(row->id, entry->id) == 0;
 }
 
+// Of a job that is alone, alive, and the one that was told of, nobody has to ask whether it is the one that began.
+static bool row_is_own(struct entry *entry, const struct row *row)
+{
+    bool several = entry->best && entry->best->submission == row->submission;
+    if (several || !row_is_live(row) || strcmp(row->id, entry->id) != 0)
+        claim_look(entry, row->submission);
+    if (several && claim_is_anothers(entry, entry->best->submission, entry->best->id))
+        entry->best = NULL;
+    return !claim_is_anothers(entry, row->submission, row->id);
+}
+
+// No job is listed, or none that began: the one that did is to be asked for, whichever sbatch spoke of.
+static void take_claimant(struct entry *entry)
+{
+    const char *id = claim_look(entry, entry->told > 0 ? entry->told : entry->serial);
+    if (id)
+        snprintf(entry->id, sizeof entry->id, "%s", id);
+}
+
 static void begin_entry(struct slurm *slurm, struct entry *entry)
 {
     (void)slurm;
@@ -176,6 +195,7 @@ static void close_entry(struct slurm *slurm, struct entry *entry, double asked, 
             return; // it was asked before there was such a job
         if (entry->lacking++ == 0)
             entry->lacking_since = asked;
+        take_claimant(entry);
         return;
     }
     entry->row = *entry->best;
@@ -216,19 +236,21 @@ void entries_take_rows(struct slurm *slurm)
             continue;
         if (row_is_live(row))
             entry->live++;
-        if (row_counts(entry, row) && is_better(row, entry->best))
+        if (row_counts(entry, row) && row_is_own(entry, row) && is_better(row, entry->best))
             entry->best = row;
     }
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct entry *entry = slurm->buckets[i]; entry; entry = entry->next)
             close_entry(slurm, entry, asked, whole);
     entries_each(slurm, take_back);
-    // Jobs that were given up, and what Slurm made of a call that it said had failed.
+    // Jobs that were given up, what Slurm made of a call that it said had failed, and what was made of one call twice.
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->at[i];
         struct entry *entry = entry_find(slurm, row->tag);
-        bool ending = row->word && strcmp(row->word->word, "COMPLETING") == 0;
-        if (entry && row_is_live(row) && !ending && row->submission < entry_lowest(entry))
+        bool ending = row->word && strcmp(row->word->word, "COMPLETING") == 0, waits = row->word && row->word->phase == JOB_PENDING;
+        if (!entry || !row_is_live(row) || ending)
+            continue;
+        if (row->submission < entry_lowest(entry) || (waits && claim_is_anothers(entry, row->submission, row->id)))
             cancel_job(slurm, entry, row, now);
     }
     forget_old(slurm);

@@ -34,6 +34,8 @@ struct entry {
     // the job that poll tells of
     char id[32];         // empty: not known
     int64_t told;        // its submission; 0: whichever there is
+    int64_t claimed;     // the number that is known to be claimant's, whichever job else has it; 0: none
+    char claimant[32];
     bool handed;         // it is in Slurm's hands, by an answer of sbatch or of squeue
     double handed_over;  // steady seconds of sbatch's answer
     // what squeue says
@@ -113,6 +115,12 @@ void entry_hand_over(struct entry *entry, const char *id, double when);
 
 // Whether the last answer of squeue lists any element of the entry's array.
 bool entry_array_is_listed(struct slurm *slurm, const struct entry *entry);
+
+// ---- claim.c ----
+// The job that has begun under this number, looked up; NULL: none, or not known yet.
+const char *claim_look(struct entry *entry, int64_t submission);
+// By what was looked up: the job has done nothing, and will do nothing.
+bool claim_is_anothers(const struct entry *entry, int64_t submission, const char *id);
 
 // ---- tell.c ----
 // Fills what is poll's from what is known.

@@ -47,7 +47,7 @@ bool seek_waits(struct slurm *slurm, struct entry *entry)
 
 static bool is_sought(const struct entry *entry, const struct row *row)
 {
-    if (strcmp(row->name, entry->name) != 0 || row_is_live(row))
+    if (strcmp(row->name, entry->name) != 0 || row_is_live(row) || claim_is_anothers(entry, entry_lowest(entry), row->id))
         return false;
     if (row->tag[0])
         return strcmp(row->tag, entry->tag) == 0 && row->submission == entry_lowest(entry);
@@ -63,6 +63,7 @@ void seek_take(struct slurm *slurm, struct entry *entry)
         return;
     entry->seek_since = 0;
     entry->sought = entry_lowest(entry);
+    claim_look(entry, entry_lowest(entry));
     for (size_t i = 0; i < rows->count; i++)
         if (is_sought(entry, &rows->at[i]) && (!found || rows->at[i].submitted >= found->submitted))
             found = &rows->at[i];

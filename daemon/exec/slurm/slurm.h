@@ -3,7 +3,8 @@
 //
 // The file `submission` holds the number of the last sbatch call that counts for the run. It is raised before each call, and when a job is
 // to be ended for good; job.sh, which is told its own number, does nothing where the file holds another. So a job that Slurm made although
-// sbatch said that it did not, or one that it starts again after we gave it up, never runs beside its successor.
+// sbatch said that it did not, or one that it starts again after we gave it up, never runs beside its successor. And of several jobs that
+// one call made only the first that comes to job.sh begins (claim.c).
 #pragma once
 #include "daemon/exec/executor.h"
 #include "daemon/exec/slurm/queue.h"

@@ -12,7 +12,8 @@
 //
 // A run's first call has nothing to look for, nor has one after a kill that found everything gone: they begin at RAISE or SEND.
 //
-// Why a job is never started twice. sbatch is called at most once with a number, so a number has one job at most. job.sh starts something only
+// Why a job is never started twice. sbatch is called at most once with a number, so a number has one job at most, or several where something
+// makes two jobs of one call: then job.sh lets one of them begin (claim.c). job.sh starts something only
 // while the file holds its own number: where there is another, a higher one, it ends at once; where there is "8 unsent", it waits for
 // what becomes of it, half a minute at most, and ends. So of all jobs of a run only those can begin whose number the file holds, and the file
 // holds 8 as sent only after an answer of squeue that was asked for while no job of 7 or below could begin, and that listed none of them
