@@ -15,9 +15,9 @@ static int cancel_many(const struct arguments *arguments, const char *member, co
     struct json *answer = client_post(client, "/api/v1/cancel", body);
     if (answer && argument_flag(arguments, "json"))
         print_json(answer);
-    else if (answer)
-        printf("cancelled %lld runs that had not begun, stopping %lld\n", (long long)js_integer_of(js_get(answer, "cancelled"), 0),
-            (long long)js_integer_of(js_get(answer, "stopping"), 0));
+    long long cancelled = js_integer_of(js_get(answer, "cancelled"), 0), stopping = js_integer_of(js_get(answer, "stopping"), 0);
+    if (answer && !argument_flag(arguments, "json"))
+        printf("cancelled %lld run%s that had not begun, stopping %lld\n", cancelled, cancelled == 1 ? "" : "s", stopping);
     int code = answer ? CLI_DONE : CLI_NO_DAEMON;
     js_free(answer);
     js_free(body);

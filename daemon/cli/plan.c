@@ -111,7 +111,8 @@ static int add_launch(struct planner *planner, struct json *item, const struct s
                 launch.ranks == 1 ? "" : "s", (long long)launch.threads, launch.threads == 1 ? "" : "s", (long long)planner->machine.cores,
                 planner->machine.cores == 1 ? "" : "s");
         if (spec->executor == EXECUTOR_LOCAL && launch.gpus > (int64_t)planner->machine.gpus.count)
-            warn(item, "%lld GPUs, and this machine has %zu: a daemon here refuses it", (long long)launch.gpus, planner->machine.gpus.count);
+            warn(item, "%lld GPU%s, and this machine has %zu: a daemon here refuses it", (long long)launch.gpus, launch.gpus == 1 ? "" : "s",
+                planner->machine.gpus.count);
         launch_release(&launch);
     }
     free(directory);

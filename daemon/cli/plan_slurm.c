@@ -105,7 +105,8 @@ static void doubt_sizes(struct json *doubts, const struct spec *spec, const stru
     if (partition->cpus_per_node && cpus > partition->cpus_per_node)
         doubt(doubts, "%" PRId64 " CPUs a node are more than the %" PRId64 " of partition %s", cpus, partition->cpus_per_node, name);
     if (shape.gpus > partition->gpus_per_node)
-        doubt(doubts, "%" PRId64 " GPUs a node are more than the %" PRId64 " of partition %s", shape.gpus, partition->gpus_per_node, name);
+        doubt(doubts, "%" PRId64 " GPU%s a node %s more than the %" PRId64 " of partition %s", shape.gpus, shape.gpus == 1 ? "" : "s",
+            shape.gpus == 1 ? "is" : "are", partition->gpus_per_node, name);
     char wanted[FORMAT_MAX], given[FORMAT_MAX];
     if (partition->memory_per_node && shape.memory > partition->memory_per_node)
         doubt(doubts, "%s of memory a node are more than the %s of partition %s", format_bytes(wanted, (double)shape.memory),

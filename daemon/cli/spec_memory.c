@@ -56,15 +56,16 @@ static void check_gpu(struct spec_file *file, size_t run, const struct spec *spe
 static void check_node(struct spec_file *file, size_t run, const struct spec *spec, const struct memory_cost *memory)
 {
     int64_t needs = memory->total_worst * spec->resources.ranks_per_node, has = spec->resources.memory;
+    const char *need = spec->resources.ranks_per_node == 1 ? "rank needs" : "ranks need";
     struct units units = units_of(has);
     if (has > 0 && needs > has)
-        spec_file_fault(file, run, "resources.memory", true, "a node's %lld ranks need up to %s, more than the %s of `resources.memory`",
-            (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
+        spec_file_fault(file, run, "resources.memory", true, "a node's %lld %s up to %s, more than the %s of `resources.memory`",
+            (long long)spec->resources.ranks_per_node, need, show(&units, needs), show(&units, has));
     has = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGE_SIZE);
     units = units_of(has);
     if (spec->executor == EXECUTOR_LOCAL && has > 0 && needs > has)
-        spec_file_fault(file, run, "resources.ranks_per_node", true, "%lld ranks need up to %s, and this machine has %s",
-            (long long)spec->resources.ranks_per_node, show(&units, needs), show(&units, has));
+        spec_file_fault(file, run, "resources.ranks_per_node", true, "%lld %s up to %s, and this machine has %s",
+            (long long)spec->resources.ranks_per_node, need, show(&units, needs), show(&units, has));
 }
 
 // A limit above what this machine has limits nothing.

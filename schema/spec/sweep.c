@@ -119,7 +119,8 @@ static bool read_axis(struct sweep *sweep, struct problems *problems, struct poo
         good &= try_value(problems, pool, axis, values->items[i]);
     size_t first = sweep->axes.at[0].value->count;
     if (!sweep->grid && values->count != first && sweep->axes.at[0].value->kind == NODE_LIST) {
-        problem_at(problems, values, "`%s`: `%.60s` has %zu values, the first key has %zu", where, axis->path, values->count, first);
+        problem_at(problems, values, "`%s`: `%.60s` has %zu value%s, the first key has %zu", where, axis->path, values->count,
+            values->count == 1 ? "" : "s", first);
         good = false;
     }
     return good;

@@ -57,6 +57,8 @@ def finishes(home, cluster):
              "--set", "parallelism.expert=4")
     shown = home.wait_for("four", ENDED, LIMIT)
     check("four ranks over two nodes", (shown["state"], shown["reason"], shown["executor"]), ("succeeded", "finished with exit code 0", "slurm"))
+    nodes = shown["attempts"][0]["nodes"]
+    check("its nodes are named", (len(nodes), f", on {', '.join(nodes)}, exit code 0\n" in home.cli("show", "four").stdout), (2, True))
     check("its data was made on the cluster too", home.json("show", "tokenize-1")["executor"], "slurm")
     check("what the cluster says of it", cluster.job(shown["attempts"][0]["job_id"]).get("JobState", "COMPLETED"), "COMPLETED")
     check_curve(home, shown)
@@ -120,6 +122,8 @@ def requeued(home, cluster):
     shown = home.wait_for("again", ENDED, LIMIT)
     check("attempts", [(a["number"], a["job_id"], a["state"], a["code"]) for a in shown["attempts"]],
           [(1, job, "requeued", 75), (2, job, "requeued", 75), (3, job, "cancelled", 75)])
+    stopped = [e["reason"] or e["text"] for e in shown["events"] if e["kind"] == "stopped"]
+    check("whose wish it was: Slurm's, twice, and then the daemon's", ["Slurm wants the nodes back" in text for text in stopped], [True, True, False])
     check_curve(home, shown)
 
 

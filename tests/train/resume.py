@@ -42,7 +42,7 @@ def stop_by_file(run):
 
 def stop_by_scheduler(run):
     """What job.sh writes when Slurm signals the job: the attempt's own name. Another's is not this attempt's scheduler."""
-    for attempt, words in ((1, ": Slurm wanted the nodes back (preemption, or the time limit was near); a checkpoint holds it"),
+    for attempt, words in ((1, ": Slurm wants the nodes back (preempted, near its time limit, requeued or cancelled there); a checkpoint holds it"),
                            (2, f", as asked by {run.directory / 'stop'}; a checkpoint holds it")):
         process = run.start()
         run.wait_for_step(3, process)

@@ -226,7 +226,7 @@ static const struct slip rules[] = {
     {"sweep: {grid: {model.layers: [2, no]}}", "`model.layers` expects a whole number from 1 to 1024, not `no`"},
     {"sweep: {grid: {layers: [2]}}", "`layers` is no key of a run; did you mean `model.layers`?"},
     {"sweep: {grid: {model.layers: [2]}, list: [{model.layers: 2}]}", "`sweep` needs exactly one of `grid`, `zip`, `list`"},
-    {"sweep: {zip: {model.layers: [1, 2], training.seed: [1]}}", "`sweep.zip`: `training.seed` has 1 values, the first key has 2"},
+    {"sweep: {zip: {model.layers: [1, 2], training.seed: [1]}}", "`sweep.zip`: `training.seed` has 1 value, the first key has 2"},
     {"sweep: {grid: {model.layers: [1, 2], training.seed: [1, 2]}, limit: 3}", "`sweep` makes 4 trials, more than the 3 of `limit`"},
     {"sweep: {grid: {model.layers: [1, 2]}, canari: 3}", "unknown key `canari` in `sweep`; did you mean `canary`?"},
     {"stages: {a: {needs: [b]}}", "`stages.a` needs a `kind`: one of `train`, `tokenize`, `check`"},

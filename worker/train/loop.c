@@ -222,7 +222,7 @@ static char *stopped_text(const struct trainer *trainer)
     char *path = path_join(trainer->job.run_directory, STOP_FILE);
     bool asked = file_exists(path), scheduler = asked && asked_by_scheduler(trainer, path);
     char *text = string_format("stopped after step %lld%s%s; a checkpoint holds it", (long long)trainer->step,
-        scheduler ? ": Slurm wanted the nodes back (preemption, or the time limit was near)" : asked ? ", as asked by " : "",
+        scheduler ? ": Slurm wants the nodes back (preempted, near its time limit, requeued or cancelled there)" : asked ? ", as asked by " : "",
         asked && !scheduler ? path : "");
     free(path);
     return text;
