@@ -158,6 +158,8 @@ static void look(struct daemon *daemon, const struct view *view, const struct at
         .cancel_requested = view->cancel_requested,
         .attempt = attempt->number,
     };
+    if (w->started && job->phase == JOB_ENDED && job->if_unbegun)
+        w->phase = JOB_GONE;
     w->exit_present = w->started && attempt_left(view, attempt->number, end);
     double now = clock_steady();
     note_times(daemon, view, w, beat_path, now, job->asked);

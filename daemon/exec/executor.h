@@ -50,6 +50,7 @@ struct job { // what submit needs and what poll tells
     int signal;        // of JOB_ENDED: what ended the script; 0: none
     char nodes[256];   // where it runs or ran, in the scheduler's short form; empty: not known
     char reason[256];  // in words: why it waits, how it ended
+    bool if_unbegun;   // of JOB_ENDED: only of a job that has not begun anything; one that has is JOB_GONE: who knows how it ended. poll's
     bool strange;      // of JOB_UNKNOWN: the scheduler lists it, in a state that we have no word for; reason says which. poll's
     char warning[256]; // submit's: what a person should know of the way it was handed over; empty: nothing
 };

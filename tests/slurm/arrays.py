@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A sweep on a real cluster as job arrays: eight elements at most, sixteen jobs at once; each trial succeeds in one attempt. An element that
-is cancelled while it waits ends alone, and the daemon is killed meanwhile."""
+"""A sweep on a real cluster as job arrays: eight elements at most, sixteen jobs at once; each trial is handed over once and succeeds.
+Elements that are cancelled while they wait, by the daemon and by somebody else, end alone, and the daemon is killed meanwhile."""
 import json
 import pathlib
 import sys
@@ -52,8 +52,9 @@ def main():
         assert all("_" in number for number in listed(cluster)) and len(arrays) <= 4, listed(cluster)
         waiting = [run for run in trials(home).values() if run["state"] == "queued"]
         assert len(waiting) == TRIALS - JOBS and all(f"one of the {JOBS} jobs" in run["reason"] for run in waiting), waiting
-        ours = next(name for name, run in trials(home).items() if run["state"] == "pending")
+        ours, theirs, *_ = [name for name, run in trials(home).items() if run["state"] == "pending"]
         home.cli("cancel", ours)
+        cluster.client("scancel", home.json("show", theirs)["attempts"][0]["job_id"])
         home.daemon.kill()
         home.daemon.wait()
         home.serve()
@@ -69,11 +70,10 @@ def main():
         assert most <= JOBS, most
         for name in trials(home):
             shown = home.json("show", name)
-            if name == ours:
-                assert shown["state"] == "cancelled", shown
-            else:
-                assert (shown["state"], len(shown["attempts"])) == ("succeeded", 1), shown
-        print(f"{TRIALS} trials, at most {most} jobs at once, the first {JOBS} in {len(arrays)} arrays; one cancelled, the others succeeded in one attempt")
+            assert shown["state"] == ("cancelled" if name in (ours, theirs) else "succeeded"), shown
+            assert len(shown["attempts"]) == 1 and [e["to"] for e in shown["events"]].count("submitted") == 1, shown["events"]
+        assert "not by this daemon" in home.json("show", theirs)["reason"], home.json("show", theirs)
+        print(f"{TRIALS} trials, at most {most} jobs at once, the first {JOBS} in {len(arrays)} arrays; two cancelled, the others handed over once")
 
 
 main()

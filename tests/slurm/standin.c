@@ -354,6 +354,16 @@ static void cancel(struct simulated_job *job, const char *signal)
     job->cancelled_by = (long long)geteuid();
 }
 
+// Of what an array has not begun the controller has one record, and scancel with a filter ends all of it.
+static void cancel_waiting(struct simulation *simulation, const struct simulated_job *element)
+{
+    for (size_t i = 0; i < simulation->job_count; i++) {
+        struct simulated_job *job = &simulation->jobs[i];
+        if (job->id == element->id && job->element >= 0 && job->listed && job->started == 0 && job->restarts == 0)
+            cancel(job, NULL);
+    }
+}
+
 // A name is held against what the controller has under the number at this moment.
 static void do_scancel(struct answer *answer, char **words)
 {
@@ -370,7 +380,10 @@ static void do_scancel(struct answer *answer, char **words)
             }
         } else if (answer->act) {
             struct simulated_job *job = simulation_job(answer->simulation, words[i]);
-            if (job && (!name || strcmp(name, job->name) == 0))
+            bool waits = job && job->element >= 0 && job->started == 0 && job->restarts == 0;
+            if (job && name && waits && !signal && strcmp(name, job->name) == 0)
+                cancel_waiting(answer->simulation, job);
+            else if (job && (!name || strcmp(name, job->name) == 0))
                 cancel(job, signal);
         }
     }

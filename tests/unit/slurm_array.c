@@ -272,6 +272,76 @@ static void test_cancelled_waiting(void **state)
     assert_int_equal(jobs[0].phase, JOB_PENDING);
 }
 
+// A daemon that was not there when it was cancelled, and that sees its array for a moment only: as others that wait, or as a whole that has
+// ended without its last elements having begun.
+static void test_cancelled_unseen(void **state)
+{
+    (void)state;
+    char directory[400], last_of_all[600];
+    struct error err = {0};
+    struct job *last = &jobs[RUNS - 1];
+    make_runs();
+    submit_all();
+    array_directory(directory);
+    snprintf(last_of_all, sizeof last_of_all, "7\x1f" "CANCELLED\x1f" "0\x1f" "0\x1fN/A\x1f" "0:00\x1f\x1fNone\x1fswitchyard:array:%s\x1fp.r-0+11\x1f%s\n",
+        strrchr(directory, '/') + 1, directory);
+    for (int whole = 0; whole < 2; whole++) {
+        new_executor();
+        list_array("PENDING", directory, "7", 0, RUNS - 2);
+        if (whole)
+            put("squeue.out", last_of_all);
+        last->phase = JOB_UNKNOWN;
+        for (double began = clock_steady(); last->phase != JOB_ENDED && clock_steady() - began < 20;) {
+            executor_slurm()->poll(slurm, last, 1, &err);
+            assert_int_not_equal(last->phase, JOB_GONE);
+            if (strstr(last->reason, "only others of its array"))
+                put("squeue.out", "");
+            nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        }
+        assert_int_equal(last->phase, JOB_ENDED);
+        assert_int_equal(last->end, END_CANCELLED);
+        assert_true(last->if_unbegun);
+    }
+    // Nobody knows the array: nothing is known of its element.
+    new_executor();
+    for (double began = clock_steady(); last->phase != JOB_GONE && clock_steady() - began < 20;) {
+        executor_slurm()->poll(slurm, last, 1, &err);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    assert_int_equal(last->phase, JOB_GONE);
+}
+
+static void kill_one(struct job *one)
+{
+    struct error err = {0};
+    put("scancel.asked", NULL);
+    for (double began = clock_steady(); lines_of("scancel.asked") == 0 && clock_steady() - began < 20;) {
+        executor_slurm()->poll(slurm, jobs, RUNS, &err);
+        assert_true(executor_slurm()->kill(slurm, one, &err) >= 0);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+}
+
+// Told with its name, scancel would end all elements that wait.
+static void test_cancel_waiting(void **state)
+{
+    (void)state;
+    char directory[400];
+    make_runs();
+    submit_all();
+    array_directory(directory);
+    list_array("RUNNING", directory, "7", 0, RUNS - 1);
+    turn_all(JOB_RUNNING, 20);
+    kill_one(&jobs[2]);
+    assert_says("scancel.asked", "--name=p.r-0+11 7_2\n");
+    list_array("PENDING", directory, "7", 0, RUNS - 1);
+    turn_all(JOB_PENDING, 20);
+    kill_one(&jobs[3]);
+    char *asked = got("scancel.asked");
+    assert_string_equal(asked, "7_3\n");
+    free(asked);
+}
+
 static void test_strangers(void **state)
 {
     (void)state;
@@ -343,6 +413,8 @@ int main(void)
         CASE(test_limit),
         CASE(test_unclear),
         CASE(test_cancelled_waiting),
+        CASE(test_cancelled_unseen),
+        CASE(test_cancel_waiting),
         CASE(test_strangers),
         CASE(test_script),
     };

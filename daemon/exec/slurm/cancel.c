@@ -1,6 +1,11 @@
 // Ending jobs and signalling them. scancel takes numbers, and a number can be another job's in the next moment, where the controller was
 // killed and has forgotten ours: so each number goes with the name of its job, as squeue has just told it, and scancel, which holds both
 // against what the controller has then, leaves alone what is called otherwise. Jobs of one name share a call; a few calls run at a time.
+//
+// Not so an array's element that waits. It has no record of its own, only the array has, for all that wait, and a scancel that is to look at
+// names (22.05, by any filter) ends that record: all of them, for the sake of one. It is told by its number alone, which must be an array's
+// that still waits for this very element.
+//
 // Whether a job has gone is for squeue to say: what is still there is cancelled once more after a while.
 #include "daemon/exec/slurm/inside.h"
 #include "schema/base/clock.h"
@@ -20,7 +25,7 @@ static bool add(struct cancels *cancels, const struct row *row, const char *tag,
     if (cancels->count == CANCELS_MAX)
         return false;
     struct cancel *cancel = &cancels->at[cancels->count++];
-    *cancel = (struct cancel){.signal = signal};
+    *cancel = (struct cancel){.signal = signal, .waits = row->element >= 0 && !(row->word && row->word->phase == JOB_RUNNING)};
     memcpy(cancel->id, row->id, sizeof cancel->id);
     memcpy(cancel->name, row->name, sizeof cancel->name);
     memcpy(cancel->tag, tag, sizeof cancel->tag);
@@ -64,7 +69,7 @@ static void take_first(struct cancels *waiting, struct cancels *told)
     told->count = 0;
     for (size_t i = 0; i < waiting->count; i++) {
         const struct cancel *cancel = &waiting->at[i];
-        bool together = cancel->signal == first.signal && strcmp(cancel->name, first.name) == 0;
+        bool together = cancel->signal == first.signal && cancel->waits == first.waits && (first.waits || strcmp(cancel->name, first.name) == 0);
         if (together)
             told->at[told->count++] = *cancel;
         else
@@ -78,8 +83,10 @@ static void start(struct slurm *slurm, struct scancel *scancel)
     take_first(&slurm->cancels, &scancel->told);
     char name[sizeof scancel->told.at->name + 8];
     snprintf(name, sizeof name, "--name=%s", scancel->told.at[0].name);
-    const char *argv[CANCELS_MAX + 5] = {"scancel", name};
-    size_t count = 2;
+    const char *argv[CANCELS_MAX + 5] = {"scancel"};
+    size_t count = 1;
+    if (!scancel->told.at[0].waits)
+        argv[count++] = name;
     if (scancel->told.at[0].signal) {
         argv[count++] = "--signal=USR1";
         argv[count++] = "--batch"; // job.sh alone: it knows what to make of it

@@ -180,6 +180,7 @@ void entry_note_end(struct entry *entry, const struct row *row)
     if (entry->end.by < 0)
         entry->end.by = by;
     entry->ended = true;
+    entry->presumed = false;
 }
 
 // whole: rows that are not the entry's are not its for certain.
@@ -190,11 +191,13 @@ static void close_entry(struct slurm *slurm, struct entry *entry, double asked, 
     entry->seen = asked;
     entry->listed = entry->best != NULL;
     if (!entry->listed) {
-        entry->array_listed = entry_array_is_listed(slurm, entry);
         if (entry->handed_over > asked)
             return; // it was asked before there was such a job
-        if (entry->lacking++ == 0)
+        if (entry->lacking++ == 0) {
             entry->lacking_since = asked;
+            entry->array_listed = false;
+        }
+        entry->array_listed |= entry_array_is_listed(slurm, entry);
         take_claimant(entry);
         return;
     }
@@ -264,9 +267,12 @@ bool entry_array_is_listed(struct slurm *slurm, const struct entry *entry)
     size_t length = strcspn(entry->id, "_");
     if (!rows || !entry->id[length])
         return false;
-    for (size_t i = 0; i < rows->count; i++)
-        if (strncmp(rows->at[i].id, entry->id, length + 1) == 0)
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct row *row = &rows->at[i];
+        bool whole = row->array[0] && row->element < 0 && !row_is_live(row);
+        if (strncmp(row->id, entry->id, length) == 0 && (row->id[length] == '_' || (whole && !row->id[length])))
             return true;
+    }
     return false;
 }
 

@@ -45,8 +45,9 @@ struct entry {
     size_t live;         // rows with its tag that have not ended
     unsigned lacking;    // answers in succession that did not list it
     double lacking_since; // steady
-    bool array_listed;    // the last answer that lacked it listed other elements of its array
+    bool array_listed;    // an answer that lacked it, since it was last listed, knew its array
     bool ended;          // end holds how it ended, and nothing newer is known
+    bool presumed;        // end, from what waited and is not there any more
     struct row end;
     double cancelled_since; // steady seconds when it was first seen as cancelled
     // what sacct says
@@ -67,6 +68,7 @@ struct cancels {
     struct cancel {
         char id[32], name[160], tag[33]; // of the job, as squeue has just listed it
         bool signal;                     // USR1 to job.sh, not the end
+        bool waits;                      // an array's element that has not begun: without the name
     } at[CANCELS_MAX];
     size_t count;
 };
@@ -113,7 +115,7 @@ void entry_note_end(struct entry *entry, const struct row *row);
 // The job is in Slurm's hands under this id.
 void entry_hand_over(struct entry *entry, const char *id, double when);
 
-// Whether the last answer of squeue lists any element of the entry's array.
+// Whether the last answer of squeue knows the entry's array: lists another element, or the array as one that has ended without having begun.
 bool entry_array_is_listed(struct slurm *slurm, const struct entry *entry);
 
 // ---- claim.c ----

@@ -236,7 +236,7 @@ static enum verdict read_line(struct row *row, enum rows_form which, char *line)
         if (!read_field(row, form->fields[i], at))
             return MALFORMED;
         // What follows the comment are names: of a job that is not ours, anything.
-        if (which != ROWS_ACCOUNTING && form->fields[i] == COMMENT && !row->tag[0] && !(row->array[0] && row->element >= 0))
+        if (which != ROWS_ACCOUNTING && form->fields[i] == COMMENT && !row->tag[0] && !row->array[0])
             return OTHERS;
         at = last ? at : end + 1;
     }

@@ -350,6 +350,8 @@ int slurm_strangers(struct slurm *slurm, struct slurm_stranger **list, size_t *c
     else
         *list = allocate(rows->count + 1, sizeof **list);
     for (size_t i = 0; fresh && i < rows->count; i++) {
+        if (rows->at[i].array[0] && rows->at[i].element < 0)
+            continue; // an array that ended before it began is nobody's job
         const struct entry *entry = entry_find(slurm, rows->at[i].tag);
         if (!entry || (entry->polled != slurm->polls && !entry->errand))
             add_stranger(&(*list)[(*count)++], &rows->at[i]);

@@ -99,6 +99,7 @@ static void tell_ended(struct slurm *slurm, struct entry *entry, struct job *job
         return;
     }
     tell_end(&entry->end, job);
+    job->if_unbegun = entry->presumed;
 }
 
 // An element of an array that is cancelled before it begins leaves no trace, neither in the queue nor in accounting: it waited, and is not
@@ -118,7 +119,7 @@ static void tell_cancelled_pending(struct slurm *slurm, struct entry *entry, str
     snprintf(entry->end.state, sizeof entry->end.state, "CANCELLED");
     entry->end.word = state_word_of("CANCELLED", &by);
     entry->end.reason[0] = entry->end.nodes[0] = 0;
-    entry->ended = true;
+    entry->ended = entry->presumed = true;
     tell_ended(slurm, entry, job);
 }
 
@@ -181,7 +182,7 @@ void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job)
 {
     const struct queue_health *health = queue_health(slurm->queue);
     job->phase = JOB_UNKNOWN;
-    job->strange = false;
+    job->strange = job->if_unbegun = false;
     job->reason[0] = job->nodes[0] = 0;
     job->ran = NAN;
     job->starts = 0;
