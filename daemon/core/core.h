@@ -68,6 +68,7 @@ struct watch {
     bool shared;                                          // its lines were read together with others' in this round
     bool trackio_waits;                                   // the event about it has been made
     bool done_before;                                     // an earlier attempt ended with code 0
+    bool left_before;                                     // the attempt before had ended when this one was first seen
     bool killed;                                          // what was left of this attempt was killed, without a cancel
     bool handing;                                         // on its way to the executor: submit has been called
     double handing_since;                                // … since then, steady seconds; 0: it is not

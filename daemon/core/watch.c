@@ -36,15 +36,18 @@ static bool is_stale(const struct watch *watch, const struct witnesses *w, doubl
 }
 
 // The attempt before this one was put back into its scheduler's queue, because its node did not answer, say; but it lived on, and came to a
-// good end before its successor began.
-static bool predecessor_is_done(const struct view *view, const struct witnesses *w)
+// good end before its successor began. Its worker's own word, which proves that end, may be read only after the successor was first seen.
+static void look_for_done_before(const struct view *view, const struct witnesses *w)
 {
-    int64_t attempt = w->attempt;
+    struct watch *watch = view->watch;
     struct exit_record end;
-    bool left = attempt_left(view, attempt - 1, &end);
-    const struct watch *watch = view->watch;
-    bool said = watch->end_attempt == attempt - 1 && watch->end_code == EXIT_DONE;
-    return left && (said || (!w->says_end && end.code == EXIT_DONE && end.signal == 0));
+    if (!w->queues || w->attempt <= 1 || watch->done_before)
+        return;
+    if (watch->directory_seen == 0)
+        watch->left_before = attempt_left(view, w->attempt - 1, &end);
+    if (watch->directory_seen == 0 && watch->left_before && !w->says_end)
+        watch->done_before = end.code == EXIT_DONE && end.signal == 0;
+    watch->done_before |= watch->left_before && watch->end_attempt == w->attempt - 1 && watch->end_code == EXIT_DONE;
 }
 
 static void note_times(struct daemon *daemon, const struct view *view, struct witnesses *w, const char *beat_path, double now, double asked)
@@ -56,7 +59,7 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
         pthread_mutex_unlock(&daemon->lock);
         watch->attempt = w->attempt;
         watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->ran = watch->directory_seen = 0;
-        watch->killed = false;
+        watch->killed = watch->left_before = false;
         watch->furthest = watch->idle_before = 0;
         watch->before = watch->pulse;
         watch->pulse = (struct pulse){0};
@@ -66,8 +69,7 @@ static void note_times(struct daemon *daemon, const struct view *view, struct wi
     }
     if (w->exit_present && watch->exit_seen_since == 0)
         watch->exit_seen_since = now;
-    if (w->queues && w->attempt > 1 && watch->directory_seen == 0 && !watch->done_before)
-        watch->done_before = predecessor_is_done(view, w);
+    look_for_done_before(view, w);
     if (w->started && watch->directory_seen == 0)
         watch->directory_seen = now;
     w->stale = is_stale(watch, w, asked);
