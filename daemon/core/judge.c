@@ -286,6 +286,15 @@ static void judge_unbegun(struct judgement *judgement, const struct witnesses *w
     judgement->requeue = true;
 }
 
+// A script that runs an attempt to its end writes down how that was. What ended with code 0 was the job's next start, which came while the
+// submission was not decided and did nothing; the attempt itself went with its node.
+static void judge_left_behind(struct judgement *judgement, const struct witnesses *w)
+{
+    decide(judgement, RUN_QUEUED, "scheduler", "attempt %lld left no exit record, and the job was started again and did nothing: it will be handed over again",
+        (long long)w->attempt);
+    judgement->requeue = true;
+}
+
 // The scheduler says that the job is over, how, and the job did not. A node that failed for the scheduler alone may still run it.
 static void judge_told(struct judgement *judgement, const struct witnesses *w)
 {
@@ -308,6 +317,8 @@ static void judge_told(struct judgement *judgement, const struct witnesses *w)
         judge_unbegun(judgement, w);
     else if (w->end == END_COMPLETED && is_stuck(w) && is_unproven(w) && !w->cancel_requested)
         judge_stuck(judgement, w, "scheduler"); // its next start found that it was given up, and ended at once
+    else if (w->end == END_COMPLETED && is_unproven(w) && !w->cancel_requested)
+        judge_left_behind(judgement, w);
     else if (w->end == END_COMPLETED)
         judge_end(judgement, w, EXIT_DONE, 0, "scheduler");
     else if (is_launch_failure(w))

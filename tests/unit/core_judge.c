@@ -327,6 +327,7 @@ static const struct row scheduler[] = {
     {"failed, its launcher says 0", {.state = RUN_RUNNING, TOLD(END_COMPLETED), BEGAN, EXIT(0, 0), .says_end = true, .end_present = true, .end_code = 1}, RUN_FAILED, 0, 0, "exit code 1", 0, CAUSE_FAILED, "exit record"},
     {"exit code 0 without a word of the worker, to be started again", {.state = RUN_RUNNING, .phase = JOB_PENDING, BEGAN, EXIT(0, 0), .says_end = true, .attempt = 1}, RUN_PENDING, 0, 0, "as attempt 2", 1, 0, "scheduler"},
     {"cancelled, and its last start ended at once", {.state = RUN_RUNNING, TOLD(END_COMPLETED), .queues = true, .started = true, .heartbeat_age = INFINITY, .says_end = true, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "cancelled", 0, 0, "scheduler"},
+    {"its node took it, and its next start did nothing", {.state = RUN_RUNNING, TOLD(END_COMPLETED), .queues = true, .started = true, .heartbeat_age = INFINITY, .says_end = true, .attempt = 1}, RUN_QUEUED, 0, 1, "attempt 1 left no exit record", 0, 0, "scheduler"},
     {"completed without a record", {.state = RUN_RUNNING, TOLD(END_COMPLETED), S, .started = true}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, "scheduler"},
     {"cancelled as it was about to begin: it ended at once", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .cancel_requested = true}, RUN_CANCELLED, 0, 0, "before it began", 0, 0, "scheduler"},
     {"completed without an attempt", {.state = RUN_PENDING, TOLD(END_COMPLETED), S, .unbegun = UNBEGUN_MAX - 1}, RUN_QUEUED, 0, 1, "handed over again", 0, 0, NULL},
