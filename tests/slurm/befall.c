@@ -169,7 +169,8 @@ static void befall_pending(struct world *world, struct simulated_job *job, struc
         end_job(world, job, refusals[simulation_draw(world->simulation, 3)], 0, 0, "None");
         player_tell(world, player, "job %lld never starts: %s", (long long)job->id, job->state);
         if (is_current(player, job))
-            settle(world, player, BIT(RUN_FAILED), BIT(RUN_LOST));
+            // An element that is forgotten before anybody has seen its end is as one that was cancelled before it began.
+            settle(world, player, BIT(RUN_FAILED), BIT(RUN_LOST) | (job->element >= 0 ? BIT(RUN_CANCELLED) : 0));
     }
 }
 

@@ -119,6 +119,7 @@ static void tell_cancelled_pending(struct slurm *slurm, struct entry *entry, str
     snprintf(entry->end.state, sizeof entry->end.state, "CANCELLED");
     entry->end.word = state_word_of("CANCELLED", &by);
     entry->end.reason[0] = entry->end.nodes[0] = 0;
+    entry->end.by = -1; // nobody says who
     entry->ended = entry->presumed = true;
     tell_ended(slurm, entry, job);
 }
@@ -150,7 +151,10 @@ static void tell_lacking(struct slurm *slurm, struct entry *entry, struct job *j
         return;
     }
     if (is_out_of_array(entry)) {
-        if (patient)
+        bool may_be_told = asks && state != ACCOUNT_SILENT && entry->verdict != ACCOUNT_HAS_NONE;
+        if (may_be_told)
+            account_want(slurm->account, entry->id);
+        if (patient || may_be_told)
             snprintf(job->reason, sizeof job->reason, "Slurm does not list it any more, only others of its array; asked again");
         else
             tell_cancelled_pending(slurm, entry, job);
