@@ -134,7 +134,7 @@ static int store_items(struct daemon *daemon, const struct view *view, struct wa
     return status;
 }
 
-// A batch that begins with the start of a resumed attempt sets the older rows aside first. attempt's cursor says where the batch ends.
+// The start of a resumed attempt sets the older rows aside first. attempt's cursor says where the batch ends.
 static int store_batch(struct daemon *daemon, const struct view *view, struct watch *watch, const struct item *items, size_t count,
     struct attempt_row *attempt, struct error *err)
 {
@@ -146,13 +146,15 @@ static int store_batch(struct daemon *daemon, const struct view *view, struct wa
     return status == 0 ? store_items(daemon, view, watch, items, count, attempt, err) : status;
 }
 
-// Cuts the chunk before each start line: what was set aside for it must be stored before its rows come. 0, 1 later, -1.
+// A start line is a batch by itself: what it sets aside is stored before its rows come, and the cursor is behind it before the first of them
+// is in Trackio. A daemon killed in between would else set the attempt's own rows aside when it does the batch again. 0, 1 later, -1.
 static int store_chunk(struct daemon *daemon, const struct view *view, struct watch *watch, const struct chunk *chunk,
     const struct record_reader *reader, struct attempt_row *attempt, struct error *err)
 {
     for (size_t first = 0, last; first < chunk->count; first = last) {
         last = first + 1;
-        while (last < chunk->count && !is_kind(&chunk->items[last], "start"))
+        bool alone = is_kind(&chunk->items[first], "start");
+        while (!alone && last < chunk->count && !is_kind(&chunk->items[last], "start"))
             last++;
         struct attempt_row moved = *attempt;
         moved.ingest_offset = last < chunk->count ? chunk->items[last].offset : reader->offset;

@@ -355,6 +355,23 @@ def reasons(browser, home):
             page.screenshot(path=str(SHOTS / f"reasons-{width}.png"))
 
 
+def broken_config(browser, home):
+    """Every page says where config.yaml is broken, whole also on a phone, and takes it back when it is mended."""
+    config = home.home / "config.yaml"
+    config.write_text("slurm: [1\n")
+    for width, height in ((1280, 900), (375, 780)):
+        with window(browser, home, width=width, height=height) as one:
+            page = one.open()
+            told = page.locator(".banner pre")
+            told.wait_for()
+            assert f"{config}:2:1: " in told.inner_text(), told.inner_text()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"the banner is wider than {width}"
+            page.screenshot(path=str(SHOTS / f"config-{width}.png"))
+            if width == 375:
+                config.unlink()
+                told.wait_for(state="detached")
+
+
 README_HEIGHT = 1045
 
 
@@ -391,7 +408,7 @@ def main():
         address = json.loads((home.home / "daemon.json").read_text())
         home.url, home.token = address["url"], address["token"]
         browser = playwright.chromium.launch(executable_path=os.environ.get("SWITCHYARD_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
-        for part in (without_token, grows, charts, compare, keyboard, queue, pictures, end_queue, reasons, run_page, lost_and_found):
+        for part in (without_token, grows, charts, compare, keyboard, queue, pictures, end_queue, reasons, broken_config, run_page, lost_and_found):
             begun = time.monotonic()
             part(browser, home)
             print(f"{part.__name__}: {time.monotonic() - begun:.1f} s", flush=True)
