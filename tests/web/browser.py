@@ -369,7 +369,7 @@ def broken_config(browser, home):
             page.screenshot(path=str(SHOTS / f"config-{width}.png"))
             if width == 375:
                 config.unlink()
-                told.wait_for(state="detached")
+                told.wait_for(state="hidden", timeout=60000)
 
 
 README_HEIGHT = 1045
