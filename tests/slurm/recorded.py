@@ -33,7 +33,7 @@ case $1 in
 code) exit "$2" ;;
 signal) kill -"$2" $$ ;;
 again) [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 600 ;;
-sleep) sleep "$2" ;;
+sleep) exec sleep "$2" ;; # one process: a shell beside it may end with 143 before the signal is its own
 esac
 """
 

@@ -216,11 +216,12 @@ static bool asked_by_scheduler(const struct trainer *trainer, const char *path)
     return asked;
 }
 
-// A person's file that asks to stop stays until somebody takes it away: who starts the worker by hand must be told.
+// A person's file that asks to stop stays until somebody takes it away: who starts the worker by hand must be told. Without a file it was a
+// signal: a step of Slurm's gets it from Slurm itself, at times before job.sh has written the file.
 static char *stopped_text(const struct trainer *trainer)
 {
     char *path = path_join(trainer->job.run_directory, STOP_FILE);
-    bool asked = file_exists(path), scheduler = asked && asked_by_scheduler(trainer, path);
+    bool asked = file_exists(path), scheduler = asked ? asked_by_scheduler(trainer, path) : getenv("SLURM_JOB_ID") != NULL;
     char *text = string_format("stopped after step %lld%s%s; a checkpoint holds it", (long long)trainer->step,
         scheduler ? ": Slurm wants the nodes back (preempted, near its time limit, requeued or cancelled there)" : asked ? ", as asked by " : "",
         asked && !scheduler ? path : "");
