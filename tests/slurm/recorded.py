@@ -143,9 +143,9 @@ def normal(text, backend, separator=None):
                 fields[5] = "USED"  # sacct's, in seconds
                 fields[3] = "TIME" if fields[3] == "None" else fields[3]  # of a job that never began it says the one or the other
             line = "|".join(fields)
-        if re.search("slurm_persist_conn_open|PersistInit", line):
+        if re.search("slurm_persist_conn_open|PersistInit|slurm_msg_sendto: address", line):
             continue  # how a connection failed differs from time to time; that it did is said once more
-        line = re.sub(r"Transport endpoint is not connected|Connection refused", "NO CONNECTION", line.replace(str(backend.folder), "FOLDER"))
+        line = re.sub(r"Transport endpoint is not connected|Connection refused|Unexpected missing socket error", "NO CONNECTION", line.replace(str(backend.folder), "FOLDER"))
         lines.append(re.sub(r"(?<=job )\d+|(?<=job id )\d+|(?<=CANCELLED by )\d+", "N", line))
     return sorted(lines)
 
