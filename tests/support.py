@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 SOURCE = pathlib.Path(os.environ.get("SWITCHYARD_SOURCE", pathlib.Path(__file__).resolve().parent.parent))
 BIN = pathlib.Path(os.environ.get("SWITCHYARD_BIN", SOURCE / "build" / "bin"))
@@ -132,6 +133,13 @@ class Home:
 
     def json(self, *words, **options):
         return json.loads(self.cli(*words, "--json", **options).stdout)
+
+    def ask(self, path, timeout=60):
+        """What the daemon answers over HTTP, parsed."""
+        address = json.loads((self.home / "daemon.json").read_text())
+        request = urllib.request.Request(address["url"] + path, headers={"Authorization": f"Bearer {address['token']}"})
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            return json.load(reply)
 
     def wait_for(self, run, states, timeout=90):
         """Polls until the run is in one of these states; returns what `show` says then."""

@@ -1,8 +1,13 @@
 // Asks the daemon. The token comes with the address (#token=…), is kept for this tab, and leaves the address bar at once.
 const key = "switchyard-token";
 const ended = new Set(["succeeded", "failed", "cancelled", "timed_out", "out_of_memory", "lost"]);
+const working = new Set(["running", "finishing"]);
 
 export const hasEnded = run => ended.has(run.state);
+export const isWorking = run => working.has(run.state);
+export const isWaiting = run => !hasEnded(run) && !isWorking(run);
+// What is at work, then what waits, then what is over; the order within each is kept.
+export const byPhase = runs => [isWorking, isWaiting, hasEnded].flatMap(phase => runs.filter(phase));
 export const nameOf = run => `${run.project}/${run.name}`;
 
 export class ApiError extends Error {

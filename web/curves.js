@@ -2,12 +2,10 @@
 // markup and inline styles, which our content policy forbids: it is taken out, and the values under the cursor are shown by us.
 import { colour, h, replace, setText } from "./dom.js";
 import { compact, duration, metricLabel, number } from "./format.js";
+import { hueOf, looksOf, sample, setSample, strokeOf } from "./looks.js";
 import { curvesOf } from "./store.js";
 
 Dygraph.PLUGINS = Dygraph.PLUGINS.filter(plugin => plugin !== Dygraph.Plugins.Legend);
-
-export const palette = 8;
-export const curveColour = index => colour(`--curve-${index % palette + 1}`);
 
 // The x value of each point: step, tokens seen by then, or seconds since the run's first point.
 function xValues(curves, curve, axis) {
@@ -89,8 +87,11 @@ class Chart {
       const label = `${faint ? "raw" : "run"} ${line.index}`;
       series.push({ x: line.x, cells: values.map((value, i) => faint || !line.min ? cell(value, value, value) : cell(value, line.min[i], line.max[i])) });
       labels.push(label);
-      colours.push(this.board.colour(line.index) + (faint ? "55" : ""));
-      options[label] = faint ? { strokeWidth: 1, highlightCircleSize: 0 } : { strokeWidth: 1.8, drawPoints: values.length < 40, pointSize: 2 };
+      const look = this.board.look(line.run), stroke = strokeOf(look);
+      const behind = this.board.pointed && this.board.pointed !== line.run;
+      colours.push(colour(`--curve-${hueOf(look)}`) + (behind ? (faint ? "0a" : "2a") : faint ? "55" : ""));
+      options[label] = faint ? { strokeWidth: 1, highlightCircleSize: 0 }
+        : { strokeWidth: 1.8, strokePattern: stroke.length ? stroke : null, drawPoints: values.length < 40, pointSize: 2 };
     };
     for (const line of this.lines) if (line.soft) add(line, line.raw, true);
     for (const line of this.lines) add(line, line.shown, false);
@@ -146,10 +147,11 @@ class Chart {
   show(x) {
     if (!this.graph || !this.lines) return;
     while (this.values.children.length > this.lines.length) this.values.lastChild.remove();
+    this.values.className = `chart-values ${this.lines.length > 8 ? "chart-values-many" : ""}`;
     this.lines.forEach((line, i) => {
-      const chip = this.values.children[i] || this.values.appendChild(h("span", { class: "chip-value" }, h("i"), h("b"), h("span")));
+      const chip = this.values.children[i] || this.values.appendChild(h("span", { class: "chip-value" }, sample(0), h("b"), h("span")));
       const at = x === null ? line.x.length - 1 : lastAt(line.x, x);
-      chip.firstChild.style.background = this.board.colour(line.index);
+      setSample(chip.firstChild, this.board.look(line.run));
       setText(chip.children[1], at < 0 ? "–" : number(line.shown[at]));
       setText(chip.lastChild, this.board.shortName(line.run));
     });
@@ -162,11 +164,12 @@ class Chart {
 }
 
 export class Board {
-  constructor(container, { runs, axis = "step", smoothing = 0, log = false, firstColour = 0 }) {
+  constructor(container, { runs, axis = "step", smoothing = 0, log = false }) {
     this.container = container;
-    this.runs = runs;            // "project/name", in the order of their colours
-    this.firstColour = firstColour;
+    this.runs = runs;            // "project/name"
+    this.looks = null;           // of each, once one is asked for: the list of runs is there by then
     this.hidden = new Set();
+    this.pointed = null;         // the run that a person points at in the legend: the others step back
     this.settings = { axis, smoothing, log };
     this.charts = new Map();
     this.window = null;          // zoomed x range
@@ -192,8 +195,9 @@ export class Board {
     return this.charts.get(metric);
   }
 
-  colour(index) {
-    return curveColour(index + this.firstColour);
+  look(run) {
+    this.looks ||= looksOf(this.runs);
+    return this.looks.get(run);
   }
 
   shortName(run) {
@@ -208,6 +212,13 @@ export class Board {
   set(changes) {
     if ("axis" in changes && changes.axis !== this.settings.axis) { this.window = null; this.cursor = null; }
     Object.assign(this.settings, changes);
+    this.draw();
+  }
+
+  pointAt(run) {
+    const pointed = this.hidden.has(run) ? null : run;
+    if (pointed === this.pointed) return;
+    this.pointed = pointed;
     this.draw();
   }
 

@@ -2,17 +2,20 @@
 import { h, replace, setText } from "./dom.js";
 import { hasEnded, nameOf } from "./api.js";
 import { sectionLabel } from "./format.js";
-import { Board, curveColour, sections } from "./curves.js";
+import { Board, sections } from "./curves.js";
+import { sample } from "./looks.js";
 import { choice, empty } from "./parts.js";
 import { curvesOf, findRun, store } from "./store.js";
 
 const settings = { axis: "step", smoothing: 0, log: false, filter: "" }; // kept while other pages are open
 
-// Without a choice: the runs of the newest submission that train, at most six.
+// Without a choice: the two newest of the newest project that train.
 function defaultRuns() {
   const training = store.runs.filter(run => run.kind === "train");
   const project = training.length ? training[0].project : "";
-  return training.filter(run => run.project === project && (run.step > 0 || !hasEnded(run))).slice(0, 2).reverse().map(nameOf);
+  const own = training.filter(run => run.project === project && (run.step > 0 || !hasEnded(run)));
+  const waits = run => !run.step && run.state !== "running"; // those come last: a long queue would hide what there is to see
+  return own.filter(run => !waits(run)).concat(own.filter(waits)).slice(0, 2).reverse().map(nameOf);
 }
 
 export function open(root, query) {
@@ -48,14 +51,19 @@ export function open(root, query) {
   }
 
   function drawLegend() {
-    replace(legend, board.runs.map((name, index) => {
-      const swatch = h("i", { "aria-hidden": "true" });
-      swatch.style.background = curveColour(index);
-      const button = h("button", { type: "button", class: "chip", "aria-pressed": String(!board.hidden.has(name)), on: { click: () => {
-        if (!board.hidden.delete(name)) board.hidden.add(name);
-        button.setAttribute("aria-pressed", String(!board.hidden.has(name)));
-        board.draw();
-      } } }, swatch, name);
+    replace(legend, board.runs.map(name => {
+      const leave = () => board.pointAt(null);
+      const button = h("button", { type: "button", class: "chip", "aria-pressed": String(!board.hidden.has(name)), on: {
+        click: () => {
+          if (!board.hidden.delete(name)) board.hidden.add(name);
+          button.setAttribute("aria-pressed", String(!board.hidden.has(name)));
+          board.pointed = null;
+          board.draw();
+        },
+        pointerenter: event => { if (event.pointerType === "mouse") board.pointAt(name); }, // a finger has no way to point without touching
+        focus: () => { if (button.matches(":focus-visible")) board.pointAt(name); },
+        pointerleave: leave, blur: leave,
+      } }, sample(board.look(name)), name);
       return button;
     }));
   }
@@ -89,8 +97,6 @@ export function open(root, query) {
     if (came.some(Boolean)) board.draw();
   }
 
-  document.addEventListener("themechange", recolour);
-  function recolour() { if (board) drawLegend(); }
   update();
-  return { title: "Charts", update, close() { closed = true; document.removeEventListener("themechange", recolour); if (board) board.close(); } };
+  return { title: "Charts", update, close() { closed = true; if (board) board.close(); } };
 }

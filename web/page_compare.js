@@ -2,7 +2,8 @@
 import { h, replace } from "./dom.js";
 import { commit, kindOf, metricLabel, number, percent, signed } from "./format.js";
 import { get, hasEnded, nameOf } from "./api.js";
-import { Board, curveColour } from "./curves.js";
+import { Board } from "./curves.js";
+import { sample } from "./looks.js";
 import { choice, empty, section, setProgress, progressBar, stateBadge, table } from "./parts.js";
 import { facts, quantity } from "./facts.js";
 import { sweptLabels } from "./swept.js";
@@ -19,14 +20,12 @@ function defaultPair() {
   return runs.length > 1 ? [nameOf(runs[1]), nameOf(runs[0])] : [];
 }
 
-function runCard(name, letter, index) {
+function runCard(name, letter, look) {
   const run = findRun(name) || {};
-  const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
-  swatch.style.background = curveColour(index);
   const bar = progressBar();
   setProgress(bar, run);
   return h("article", { class: "card side" },
-    h("header", {}, swatch, h("span", { class: "quiet" }, letter), h("a", { href: `#/run/${name}` }, run.name || name), h("span", { class: "tag" }, run.name ? kindOf(run) : "")),
+    h("header", {}, sample(look), h("span", { class: "quiet" }, letter), h("a", { href: `#/run/${name}` }, run.name || name), h("span", { class: "tag" }, run.name ? kindOf(run) : "")),
     h("div", { class: "side-row" }, run.state ? stateBadge(run.state) : null, h("span", { class: "quiet" }, `${number(run.step)} / ${number(run.iterations)} steps`)), bar, sweptLabels(run),
     run.commit ? h("p", { class: "quiet" }, "commit ", h("code", {}, commit(run))) : null);
 }
@@ -118,8 +117,8 @@ export function open(root, query) {
     }
     picker.hidden = false;
     fillSelects();
-    replace(cards, runCard(pair[0], "A", 0), runCard(pair[1], "B", 1));
     if (!board) startBoard();
+    replace(cards, pair.map((name, side) => runCard(name, "AB"[side], board.look(name))));
     const came = await Promise.all(pair.map(name => curvesOf(name).refresh().catch(() => false)));
     if (closed) return;
     arrange();

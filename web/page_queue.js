@@ -1,12 +1,12 @@
-// What waits: why, for whom, in what order, and when it is expected to start; and whether the scheduler answers at all.
+// What is at work; and what waits: why, for whom, in what order, and when it is expected to start; and whether the scheduler answers at all.
 import { h, replace } from "./dom.js";
-import { ago, clock, kindOf, moment } from "./format.js";
-import { nameOf } from "./api.js";
+import { ago, clock, kindOf, moment, number } from "./format.js";
+import { isWaiting, isWorking, nameOf } from "./api.js";
 import { empty, section, stateBadge } from "./parts.js";
 import { sweptLabels } from "./swept.js";
 import { schedulerSilence, store } from "./store.js";
 
-const rowsShown = 200, waiting = new Set(["created", "queued", "submitted", "pending"]), working = new Set(["running", "finishing"]);
+const workingStep = 8, waitingStep = 200; // so many at first; the buttons bring more
 
 const link = (name, text = name) => h("a", { href: `#/run/${name}` }, text);
 
@@ -44,6 +44,12 @@ function waitingRow(run, position, followers) {
     cell("Submitted", "when quiet", h("span", { title: clock(run.created) }, ago(run.created))));
 }
 
+function workingItem(run, followers) {
+  return h("li", {}, stateBadge(run.state), link(nameOf(run)), h("span", { class: "quiet" }, run.executor || "local"),
+    run.executor === "slurm" && run.reason ? h("span", { class: "quiet" }, run.reason) : null,
+    followers ? h("span", { class: "quiet" }, `${followers.length} wait for it`) : null);
+}
+
 function schedulerWords(scheduler) {
   if (!scheduler) return null;
   const accounting = { works: "accounting works", absent: "it keeps no accounts", silent: "its accounting does not answer", unknown: "its accounting was not asked yet" };
@@ -56,16 +62,19 @@ function schedulerWords(scheduler) {
 export function open(root) {
   const counts = h("p", { class: "quiet" }), scheduler = h("div"), place = h("div");
   replace(root, h("div", { class: "page-head" }, h("h1", {}, "Queue"), counts), scheduler, place);
-  let shown = "";
+  let shown = "", workingShown = workingStep, waitingShown = waitingStep;
+
+  const more = (now, all, step, grow) => now < all ? h("p", {}, h("button", { type: "button", class: "button",
+    on: { click: () => { grow(step); shown = ""; update(); } } }, `${number(Math.min(step, all - now))} more of ${number(all)}`)) : null;
 
   function update() {
     if (!store.loaded) return;
-    const queue = store.runs.filter(run => waiting.has(run.state)).reverse(), running = store.runs.filter(run => working.has(run.state)).reverse();
+    const queue = store.runs.filter(isWaiting).reverse(), running = store.runs.filter(isWorking).reverse();
     const key = JSON.stringify([queue.map(run => [run.run_id, run.state, run.pending_reason, run.expected_start, run.waits_for]), running.map(run => [run.run_id, run.state, run.reason]),
       store.health && store.health.scheduler, Math.floor(Date.now() / 15000)]);
     if (key === shown) return;
     shown = key;
-    replace(counts, `${queue.length} waiting · ${running.length} running${store.health ? ` · this machine has ${store.health.cores} cores` +
+    replace(counts, `${number(running.length)} running · ${number(queue.length)} waiting${store.health ? ` · this machine has ${store.health.cores} cores` +
       (store.health.gpus ? ` and ${store.health.gpus} GPUs` : "") : ""}`);
     replace(scheduler, schedulerWords(store.health && store.health.scheduler));
     if (!queue.length && !running.length) {
@@ -79,7 +88,7 @@ export function open(root) {
         followers.get(name).push(nameOf(run));
       }
     const positions = new Map();
-    const rows = queue.slice(0, rowsShown).map(run => {
+    const rows = queue.slice(0, waitingShown).map(run => {
       const executor = run.executor || "local";
       positions.set(executor, (positions.get(executor) || 0) + 1);
       return waitingRow(run, positions.get(executor), followers.get(nameOf(run)) || []);
@@ -87,9 +96,9 @@ export function open(root) {
     const table = h("table", { class: "runs queue" }, h("caption", { class: "hidden" }, "Waiting runs, in their order"),
       h("thead", {}, h("tr", {}, [["#", "number"], ["Run", "run"], ["State", ""], ["Why it waits", ""], ["Holds up", ""], ["Expected start", ""],
         ["Submitted", ""]].map(([label, style]) => h("th", { class: style, scope: "col" }, label)))), h("tbody", {}, rows));
-    replace(place, queue.length ? section("Waiting", table, queue.length > rowsShown ? h("p", { class: "quiet" }, `and ${queue.length - rowsShown} more behind them`) : null) : null,
-      running.length ? section("Running", h("ul", { class: "working" }, running.slice(0, rowsShown).map(run => h("li", {}, stateBadge(run.state), link(nameOf(run)),
-        h("span", { class: "quiet" }, run.executor || "local"), run.executor === "slurm" && run.reason ? h("span", { class: "quiet" }, run.reason) : null, followers.get(nameOf(run)) ? h("span", { class: "quiet" }, `${followers.get(nameOf(run)).length} wait for it`) : null)))) : null);
+    replace(place, running.length ? section("Running", h("ul", { class: "working" }, running.slice(0, workingShown).map(run => workingItem(run, followers.get(nameOf(run))))),
+      more(workingShown, running.length, 25 * workingStep, step => { workingShown += step; })) : null,
+    queue.length ? section("Waiting", table, more(waitingShown, queue.length, waitingStep, step => { waitingShown += step; })) : null);
   }
 
   update();

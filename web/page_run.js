@@ -1,8 +1,9 @@
 // One run: what it is made of, what was foretold and measured, what happened, and what it prints.
 import { h, replace, setText } from "./dom.js";
-import { brief, bytes, clock, compact, duration, kindOf, metricLabel, moment, number, stateLabel } from "./format.js";
+import { brief, clock, compact, duration, kindOf, metricLabel, number, stateLabel } from "./format.js";
 import { get, hasEnded, post, runPath } from "./api.js";
 import { Board } from "./curves.js";
+import { EventsList } from "./events.js";
 import { quantity } from "./facts.js";
 import { LogTail } from "./log.js";
 import { flatten, progressBar, section, reasonOf, setProgress, setState, stateBadge, table, tellsReason } from "./parts.js";
@@ -14,39 +15,15 @@ const first = ["loss", "validation_loss", "grad_norm", "tokens_per_second"];
 const definition = rows => h("dl", {}, rows.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== "–")
   .map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
 
+// The names are the daemon's. Before its end a run has measured little: what nothing is known of has no line.
 function planTable(show) {
-  const plan = show.plan, last = show.last || {}, measured = show.measured || {}, counted = measured.parameters || {};
-  if (!plan || !plan.parameters) return null;
-  const rows = [
-    ["parameters", compact(plan.parameters.total, 4), counted.total ? compact(counted.total, 4) : ""],
-    ["active parameters", compact(plan.parameters.active, 4), counted.active ? compact(counted.active, 4) : ""],
-    ["FLOPs per token", compact(plan.flops_per_token, 4), ""],
-    ["tokens per step", quantity(plan.tokens_per_step), last.tokens && show.step ? quantity(last.tokens / show.step) : ""],
-    ["tokens", quantity(plan.tokens_total), last.tokens ? quantity(last.tokens) : ""],
-    ["all-to-all of a rank and step", bytes(plan.alltoall_bytes_per_step),
-      typeof measured.alltoall_bytes_per_step === "number" ? bytes(measured.alltoall_bytes_per_step) : ""],
-    ["memory of a rank", plan.memory ? bytes(plan.memory.total_worst) : "–",
-      typeof last.memory_mb === "number" ? bytes(last.memory_mb * 1e6) : ""],
-  ];
-  return table([{ label: "" }, { label: "Predicted", number: true }, { label: "Measured", number: true }], rows.map(row => row.map(cell => cell || "–")));
+  const rows = (show.predicted || []).filter(row => row.predicted !== null || row.measured !== null);
+  if (!rows.length) return null;
+  return table([{ label: "" }, { label: "Predicted", number: true }, { label: "Measured", number: true }],
+    rows.map(row => [row.name, quantity(row.predicted, row.unit), quantity(row.measured, row.unit)]));
 }
 
 const nodesShown = 4;
-const eventsShown = 30; // a long run has hundreds, most of them checkpoints
-
-const eventItem = event => h("li", {},
-  h("time", { title: clock(event.time) }, (moment(event.time) || new Date(0)).toLocaleTimeString()),
-  event.to ? stateBadge(event.to) : h("span", { class: "tag" }, String(event.kind || "").replaceAll("_", " ")),
-  h("span", {}, event.reason || event.text || ""), h("span", { class: "quiet" }, event.witness ? `seen by ${event.witness}` : ""));
-
-// The newest, and the older ones on demand. older: whether they are wanted, kept while the page is drawn anew.
-function eventsList(show, older) {
-  const events = [...show.events].reverse(), rest = events.slice(eventsShown), place = h("div");
-  const open = () => { older.wanted = true; replace(place, h("ol", { class: "events" }, rest.map(eventItem))); };
-  if (rest.length && older.wanted) open();
-  else if (rest.length) replace(place, h("button", { type: "button", class: "link-button", on: { click: open } }, `Show ${rest.length} older events`));
-  return [h("ol", { class: "events" }, events.slice(0, eventsShown).map(eventItem)), place];
-}
 
 // The first of many; all of them where the pointer rests.
 function nodesOf(attempt) {
@@ -91,14 +68,14 @@ function action(label, question, perform) {
 
 export function open(root, query, name) {
   let closed = false, seen = "";
-  const older = { wanted: false };
+  const events = new EventsList();
   const path = runPath(name);
   const state = stateBadge("created"), bar = progressBar(), steps = h("span", { class: "quiet" }), reason = h("p", { class: "notice", hidden: true });
   const kind = h("span", { class: "tag" });
   const cancel = action("Cancel", "Really cancel?", async () => { await post(`${path}/cancel`); refresh(); });
   const retry = action("Retry", "Start another attempt?", async () => { await post(`${path}/retry`); refresh(); });
   const compare = h("a", { class: "button", href: `#/charts?runs=${name}` }, "All charts");
-  const board = new Board(null, { runs: [name], firstColour: (findRun(name) || {}).experts > 0 ? 1 : 0 });
+  const board = new Board(null, { runs: [name] });
   const grid = h("div", { class: "grid grid-two" }), about = h("div"), details = h("div");
   const log = new LogTail(name, () => findRun(name));
   replace(root, h("div", { class: "page-head" }, h("h1", {}, h("span", { class: "quiet" }, `${name.split("/")[0]} /`), ` ${name.split("/")[1]} `, kind),
@@ -127,10 +104,11 @@ export function open(root, query, name) {
       ["Started", clock(show.started)], ["Ended", clock(show.ended)], ["Sweep", show.sweep ? [show.sweep_of, " ", sweptLabels(show)] : null], ["Needs", (show.needs || []).map(need => `${need.run} (${stateLabel(need.state)})`).join(", ")]]));
     const last = Object.entries(show.last || {}).filter(([metric]) => !metric.includes("/"));
     const plan = planTable(show);
+    events.update(show);
     replace(details, h("div", { class: "columns" },
       plan ? section("Plan against measurement", plan) : null,
       last.length ? section("Last values", table([{ label: "Metric" }, { label: "Value", number: true }], last.map(([metric, value]) => [metricLabel(metric), number(value, 5)]))) : null),
-      section("Events", eventsList(show, older)), section("Attempts", attemptsTable(show)), section("Provenance", provenance(show)));
+      section("Events", events.element), section("Attempts", attemptsTable(show)), section("Provenance", provenance(show)));
   }
 
   async function update() {

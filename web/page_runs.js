@@ -1,14 +1,14 @@
-// All runs, newest first; chosen ones go to the charts or to the comparison.
+// All runs: those at work, those that wait, those that are over, newest first; chosen ones go to the charts or to the comparison.
 import { h, replace, setText } from "./dom.js";
-import { ago, clock, commit, compact, duration, kindOf, number } from "./format.js";
-import { hasEnded, nameOf } from "./api.js";
+import { ago, clock, commit, compact, duration, kindOf, number, stateLabel } from "./format.js";
+import { byPhase, hasEnded, nameOf } from "./api.js";
 import { command, empty, progressBar, reasonOf, setProgress, setState, stateBadge, tellsReason } from "./parts.js";
 import { groupsOf, groupSummary, sweptKeys, sweptLabels, wordOf } from "./swept.js";
 import { store } from "./store.js";
 
 const rowsStep = 500;     // so many rows at first, and so many more at a time
 const chosen = new Set(); // kept while other pages are open
-let project = "", words = "", grouped = "";
+let project = "", state = "", words = "", grouped = "";
 
 const columns = [["", "pick"], ["Run", "run"], ["State", "state-cell"], ["Progress", "progress-cell"], ["Loss", "number"], ["Validation", "number"],
   ["Tokens/s", "number"], ["ETA", "number"], ["Commit", "commit"], ["Submitted", "created"]];
@@ -59,14 +59,18 @@ class Row {
   }
 }
 
+// Among ten thousand runs a person looks for those that failed.
+const isInState = (run, words) => words.length > 2 && stateLabel(run.state).startsWith(words.toLowerCase());
+
 export function open(root) {
   const rows = new Map();
   const body = h("tbody");
   const table = h("table", { class: "runs" }, h("caption", { class: "hidden" }, "Runs"),
     h("thead", {}, h("tr", {}, columns.map(([label, style]) => h("th", { class: style, scope: "col" }, label || h("span", { class: "hidden" }, "Choose"))))), body);
   const select = h("select", { "aria-label": "Project", on: { change: () => { project = select.value; update(); } } });
+  const states = h("select", { "aria-label": "State", on: { change: () => { state = states.value; update(); } } });
   const group = h("select", { "aria-label": "Group by a swept key", on: { change: () => { grouped = group.value; update(); } } });
-  const search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter runs by name", value: words,
+  const search = h("input", { type: "search", placeholder: "Name or state", "aria-label": "Filter runs by name or state", value: words,
     on: { input: () => { words = search.value; update(); } } });
   const charts = h("a", { class: "button", href: "#/charts" }, "Charts");
   const compare = h("a", { class: "button button-main", href: "#/compare" }, "Compare");
@@ -75,7 +79,7 @@ export function open(root) {
   let shown = rowsStep;
   const more = h("button", { class: "button", on: { click: () => { shown += rowsStep; update(); } } });
   const place = h("div"), behind = h("p", { hidden: true }, more);
-  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, select, group, search)), actions, place, behind);
+  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, select, states, group, search)), actions, place, behind);
 
   function choose(name, on) {
     if (on) chosen.add(name); else chosen.delete(name);
@@ -98,6 +102,20 @@ export function open(root) {
     if (select.options.length !== projects.length + 1)
       replace(select, h("option", { value: "" }, "All projects"), projects.map(name => h("option", { value: name }, name)));
     select.value = project;
+  }
+
+  // The states that there are, and of each how many; a chosen one stays when the last run has left it.
+  function updateStates(runs) {
+    const counts = new Map(state ? [[state, 0]] : []);
+    for (const run of runs) counts.set(run.state, (counts.get(run.state) || 0) + 1);
+    const present = [...counts.keys()], shown = present.join();
+    if (states.dataset.states !== shown) {
+      states.dataset.states = shown;
+      replace(states, h("option", { value: "" }, "All states"), present.map(name => h("option", { value: name })));
+    }
+    present.forEach((name, i) => setText(states.options[i + 1], `${stateLabel(name)} (${number(counts.get(name))})`));
+    states.hidden = present.length < 2 && !state;
+    states.value = state;
   }
 
   // The keys that differ among the runs that are wanted.
@@ -134,10 +152,12 @@ export function open(root) {
     behind.hidden = true;
     updateProjects();
     updateActions();
-    const wanted = store.runs.filter(run => (!project || run.project === project) && nameOf(run).includes(words.trim()));
+    const ofProject = byPhase(store.runs.filter(run => !project || run.project === project));
+    updateStates(ofProject);
+    const wanted = ofProject.filter(run => (!state || run.state === state) && (nameOf(run).includes(words.trim()) || isInState(run, words.trim())));
     updateGroups(wanted);
     if (!wanted.length) {
-      replace(place, store.runs.length ? empty("Nothing matches", "No run has this in its name.")
+      replace(place, store.runs.length ? empty("Nothing matches", state && !words.trim() ? "No run is in this state now." : "No run has this in its name, or is in a state of this name.")
         : empty("No runs yet", "Write a spec, or take the one that comes with Switchyard, and submit it:", command("switchyard submit experiments/first-run-cpu.yaml")));
       return;
     }

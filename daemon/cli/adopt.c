@@ -130,6 +130,7 @@ const struct command command_adopt = {
     .most = 64,
     .options = adopt_options,
     .description = "Without words it lists the scheduler's jobs that carry a mark of Switchyard's and belong to no run of this daemon: its database was\n"
-                   "lost, or another home submitted them. With words it takes runs in from their directories, with everything they recorded.",
+                   "lost, or another home submitted them. With words it takes runs in, with everything they recorded: a run's\n"
+                   "directory, or the job or run id of one that is listed.",
     .run = run_adopt,
 };

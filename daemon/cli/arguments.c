@@ -22,20 +22,39 @@ static const struct command_option *find_option(const struct command *command, c
     return NULL;
 }
 
+// An option that the command lacks, with the one that is near, or with all that it has. name: without its dashes.
 static int unknown_option(const struct command *command, const char *name, size_t length, struct error *err)
 {
     const char *names[OPTIONS_MAX];
     size_t count = 0;
-    for (const struct command_option *option = command->options; option && option->name && count < OPTIONS_MAX; option++)
+    struct text all;
+    text_init(&all, 1024);
+    for (const struct command_option *option = command->options; option && option->name && count < OPTIONS_MAX; option++) {
+        text_addf(&all, "%s--%s", count ? ", " : "", option->name);
         names[count++] = option->name;
+    }
     char *wanted = string_format("%.*s", (int)length, name);
-    const char *near = near_name(wanted, names, count);
+    const char *near = near_name(wanted, names, count), *dashes = length > 1 ? "--" : "-";
     if (near)
-        error_set(err, "%s has no option --%s; did you mean --%s?", command->name, wanted, near);
+        error_set(err, "%s has no option %s%s; did you mean --%s?", command->name, dashes, wanted, near);
+    else if (strcmp(wanted, "dry-run") == 0)
+        error_set(err, "%s has no option --dry-run: `switchyard plan SPEC` starts nothing", command->name);
     else
-        error_set(err, "%s has no option --%s", command->name, wanted);
+        error_set(err, "%s has no option %s%s; it has %s", command->name, dashes, wanted, count ? all.at : "none");
     free(wanted);
+    text_release(&all);
     return -1;
+}
+
+// A word behind all that the command takes: a key to set, as with Hydra, or the name of a run.
+static int unwanted_word(const struct command *command, const char *word, struct error *err)
+{
+    if (strchr(word, '=') && find_option(command, "set", 3, 0))
+        return error_set(err, "%s: one word too many: '%s'; a key is changed by --set %s", command->name, word, word);
+    if (find_option(command, "run", 3, 0))
+        return error_set(err, "%s: one word too many: '%s'; --run NAME chooses one run of the spec", command->name, word);
+    return error_set(err, "%s: one word too many: '%s' (usage: switchyard %s%s%s)", command->name, word, command->name, *command->usage ? " " : "",
+        command->usage);
 }
 
 static bool is_given(const struct arguments *arguments, const struct command_option *option)
@@ -82,7 +101,7 @@ static int take_option(struct arguments *arguments, int argc, char **argv, int a
     for (const char *letter = word + 1;; letter++) {
         const struct command_option *option = find_option(arguments->command, NULL, 0, *letter);
         if (!option)
-            return error_set(err, "%s has no option -%c", arguments->command->name, *letter);
+            return unknown_option(arguments->command, letter, 1, err);
         bool last = option->value || !letter[1];
         int used = give(arguments, option, last && letter[1] ? letter + 1 : NULL, argc, argv, at, err);
         if (used < 0 || last)
@@ -118,7 +137,7 @@ int arguments_parse(struct arguments *arguments, const struct command *command, 
     if (arguments->count < command->least)
         return error_set(err, "usage: switchyard %s %s", command->name, command->usage);
     if (arguments->count > command->most)
-        return error_set(err, "%s: one word too many: '%s'", command->name, arguments->words[command->most]);
+        return unwanted_word(command, arguments->words[command->most], err);
     return 0;
 }
 

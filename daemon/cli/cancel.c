@@ -16,7 +16,9 @@ static int cancel_many(const struct arguments *arguments, const char *member, co
     if (answer && argument_flag(arguments, "json"))
         print_json(answer);
     long long cancelled = js_integer_of(js_get(answer, "cancelled"), 0), stopping = js_integer_of(js_get(answer, "stopping"), 0);
-    if (answer && !argument_flag(arguments, "json"))
+    if (answer && !argument_flag(arguments, "json") && cancelled + stopping == 0)
+        printf("nothing to cancel: every run of it is over\n");
+    else if (answer && !argument_flag(arguments, "json"))
         printf("cancelled %lld run%s that had not begun, stopping %lld\n", cancelled, cancelled == 1 ? "" : "s", stopping);
     int code = answer ? CLI_DONE : CLI_NO_DAEMON;
     js_free(answer);

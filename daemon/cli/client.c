@@ -150,11 +150,16 @@ static void set_options(struct client *client)
     set_headers(client);
 }
 
+const char *client_elsewhere(const struct arguments *arguments)
+{
+    const char *environment = getenv("SWITCHYARD_URL");
+    return argument_value(arguments, "url", environment && *environment ? environment : NULL);
+}
+
 int client_open(struct client **client, const struct arguments *arguments, struct error *err)
 {
     struct client *opened = allocate(1, sizeof *opened);
-    const char *environment = getenv("SWITCHYARD_URL");
-    const char *url = argument_value(arguments, "url", environment && *environment ? environment : NULL);
+    const char *url = client_elsewhere(arguments);
     if ((url ? find_elsewhere(opened, url, err) : find_here(opened, err)) != 0) {
         client_close(opened);
         return -1;

@@ -18,6 +18,9 @@ struct reply {
     int64_t next_offset; // X-Next-Offset, -1 if absent
 };
 
+// The address of a daemon elsewhere, by --url or SWITCHYARD_URL; NULL: it is this home's. What this machine has, and this home's configuration, is not its.
+const char *client_elsewhere(const struct arguments *arguments);
+
 // 0, or -1 with a sentence that says how to start a daemon.
 int client_open(struct client **client, const struct arguments *arguments, struct error *err);
 void client_close(struct client *client);

@@ -37,6 +37,7 @@ struct command {
 extern const struct command *const commands[];
 extern const size_t commands_count;
 const struct command *command_find(const char *name); // NULL if there is none
+int command_unknown(const char *name); // says what may have been meant by a name that none has; returns CLI_USAGE
 
 // ---- arguments.c ----
 

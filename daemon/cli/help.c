@@ -1,6 +1,5 @@
 // `switchyard help [COMMAND]` and `switchyard version`.
 #include "daemon/cli/command.h"
-#include "schema/base/near.h"
 #include "schema/base/text.h"
 
 #include <stdio.h>
@@ -48,7 +47,7 @@ static int run_help(const struct arguments *arguments)
 {
     const struct command *command = arguments->count ? command_find(arguments->words[0]) : NULL;
     if (arguments->count && !command)
-        return usage_error("there is no command '%s'; `switchyard help` lists them", arguments->words[0]);
+        return command_unknown(arguments->words[0]);
     if (argument_flag(arguments, "json"))
         print_as_json(command);
     else if (command)

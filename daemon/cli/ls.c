@@ -1,9 +1,9 @@
-// `switchyard ls`: the runs, newest first.
+// `switchyard ls`: the runs: those at work, those that wait, those that are over.
 #include "daemon/cli/client.h"
 #include "daemon/cli/format.h"
+#include "daemon/cli/listed.h"
 #include "daemon/cli/swept.h"
 #include "daemon/cli/view.h"
-#include "daemon/serve/target.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,36 +44,72 @@ static void say_health(struct client *client)
     js_free(health);
 }
 
+enum { TALLIED = 24 }; // runs: as many as a terminal shows at once
+
+// A list that is longer than a terminal ends with what is in it: what is at work has been scrolled away.
+static void say_tally(const struct json *runs)
+{
+    if (js_count(runs) <= TALLIED)
+        return;
+    struct json *states = js_object();
+    for (size_t i = 0; i < js_count(runs); i++) {
+        const char *state = js_string_of(js_get(js_at(runs, i), "state"), "?");
+        js_set(states, state, js_integer(js_integer_of(js_get(states, state), 0) + 1));
+    }
+    fprintf(stderr, "%zu runs:", js_count(runs));
+    for (void *i = js_first(states); i; i = js_next(states, i))
+        fprintf(stderr, "%s %lld %s", i == js_first(states) ? "" : ",", (long long)js_integer_of(js_value(i), 0), js_key(i));
+    fprintf(stderr, " (--state STATE lists fewer of them, --group KEY sums a sweep up)\n");
+    js_free(states);
+}
+
+static int show(const struct arguments *arguments, const struct listed_choice *choice, struct json *runs)
+{
+    const char *group = argument_value(arguments, "group", NULL), *project = choice->project;
+    if (group)
+        return show_groups(runs, group, argument_flag(arguments, "json")) ? CLI_DONE : CLI_USAGE;
+    if (argument_flag(arguments, "json")) {
+        struct json *answer = js_object();
+        js_set(answer, "runs", js_keep(runs));
+        print_json(answer);
+        js_free(answer);
+    } else if (js_count(runs) == 0 && choice->states_count) {
+        fprintf(stderr, "no run%s%s is in %s\n", project ? " of project " : "", project ? project : "", choice->states_count == 1 ? "that state" : "one of these states");
+    } else if (js_count(runs) == 0) {
+        fprintf(stderr, "no runs%s%s yet: `switchyard submit SPEC` makes some\n", project ? " of project " : "", project ? project : "");
+    } else {
+        struct json *ordered = listed_by_phase(runs);
+        view_runs(stdout, ordered);
+        fflush(stdout);
+        say_tally(ordered);
+        js_free(ordered);
+    }
+    return CLI_DONE;
+}
+
 static int run_ls(const struct arguments *arguments)
 {
-    const char *project = argument_value(arguments, "project", NULL);
-    if (project && !target_is_name(project))
-        return usage_error("'%s' is no name of a project", project);
-    struct client *client = client_for(arguments);
-    if (!client)
-        return CLI_NO_DAEMON;
-    char *path = project ? string_format("/api/v1/runs?project=%s", project) : string_copy("/api/v1/runs");
-    struct json *answer = client_get(client, path);
-    free(path);
-    const char *group = argument_value(arguments, "group", NULL);
-    int code = answer ? CLI_DONE : CLI_NO_DAEMON;
-    if (answer && group)
-        code = show_groups(js_get(answer, "runs"), group, argument_flag(arguments, "json")) ? CLI_DONE : CLI_USAGE;
-    else if (answer && argument_flag(arguments, "json"))
-        print_json(answer);
-    else if (answer && js_count(js_get(answer, "runs")) == 0)
-        fprintf(stderr, "no runs%s%s yet: `switchyard submit SPEC` makes some\n", project ? " of project " : "", project ? project : "");
-    else if (answer)
-        view_runs(stdout, js_get(answer, "runs"));
-    if (answer && !argument_flag(arguments, "json"))
+    struct listed_choice choice = {.project = argument_value(arguments, "project", NULL), .submission = argument_value(arguments, "submission", NULL)};
+    const char **states = argument_values(arguments, "state", &choice.states_count);
+    choice.states = states;
+    int code = listed_check(&choice);
+    struct client *client = code == CLI_DONE ? client_for(arguments) : NULL;
+    struct json *runs = client ? listed_runs(client, &choice) : NULL;
+    if (code == CLI_DONE)
+        code = runs ? show(arguments, &choice, runs) : CLI_NO_DAEMON;
+    if (runs && !argument_flag(arguments, "json"))
         say_health(client);
-    client_close(client);
-    js_free(answer);
+    if (client)
+        client_close(client);
+    js_free(runs);
+    free(states);
     return code;
 }
 
 static const struct command_option ls_options[] = {
     {"project", 'p', "NAME", false, "only the runs of this project"},
+    {"state", 's', "STATE", true, "only the runs in this state: running, pending, failed, … (repeatable)"},
+    {"submission", 0, "RUN", false, "only the runs that were submitted together with this one, such as the trials of a sweep"},
     {"group", 'g', "KEY", false, "one row for each value of a swept key (its path, or its last word): mean and range"},
     CLIENT_OPTION_ROWS,
     {0},
@@ -81,8 +117,10 @@ static const struct command_option ls_options[] = {
 
 const struct command command_ls = {
     .name = "ls",
-    .summary = "List the runs, newest first",
+    .summary = "List the runs: those at work, those that wait, those that are over; newest first",
     .usage = "",
     .options = ls_options,
+    .description = "A terminal that is too narrow shows the losses rather than what the names say too; why runs wait then stands below the last of them.\n"
+                   "Through a pipe every column is there.",
     .run = run_ls,
 };

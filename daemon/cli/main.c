@@ -1,24 +1,11 @@
 // The program `switchyard`: finds the command, checks its arguments, runs it. What each command does is in its own file.
 #include "daemon/cli/command.h"
-#include "schema/base/near.h"
-#include "schema/base/text.h"
+#include "schema/base/error.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int unknown_command(const char *name)
-{
-    const char **names = allocate(commands_count, sizeof *names);
-    for (size_t i = 0; i < commands_count; i++)
-        names[i] = commands[i]->name;
-    const char *near = near_name(name, names, commands_count);
-    free(names);
-    if (near)
-        return usage_error("there is no command '%s'; did you mean '%s'?", name, near);
-    return usage_error("there is no command '%s'; `switchyard help` lists them", name);
-}
 
 static int run_command(const struct command *command, int argc, char **argv)
 {
@@ -59,7 +46,7 @@ int main(int argc, char **argv)
     if (command)
         code = run_command(command, argc > 2 ? argc - 2 : 0, argv + 2);
     else
-        code = unknown_command(name);
+        code = command_unknown(name);
     if (argc < 2)
         code = CLI_USAGE;
     return close_output(code);

@@ -5,7 +5,8 @@
 #include "daemon/cli/home.h"
 #include "daemon/cli/plan_slurm.h"
 #include "daemon/cli/spec_arguments.h"
-#include "daemon/exec/launch.h"
+#include "daemon/cli/warnings.h"
+#include "daemon/exec/slurm/tally.h"
 #include "schema/base/file.h"
 #include "schema/base/hash.h"
 #include "schema/shape/plan.h"
@@ -25,11 +26,12 @@ struct planner {
     struct json *images; // path → {"path", "size", "sha256"}, so that runs that share an image read it once
     struct config config;
     struct plan_slurm slurm;
+    struct warnings warnings;
     bool as_json;
 };
 
-static void warn(struct json *item, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void warn(struct json *item, const char *format, ...)
+static void warn(struct planner *planner, struct json *item, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void warn(struct planner *planner, struct json *item, const char *format, ...)
 {
     char *sentence = NULL;
     va_list args;
@@ -37,7 +39,7 @@ static void warn(struct json *item, const char *format, ...)
     if (vasprintf(&sentence, format, args) < 0)
         abort();
     va_end(args);
-    fprintf(stderr, "warning: %s: %s\n", js_string_of(js_get(item, "name"), "?"), sentence);
+    warnings_add(&planner->warnings, js_string_of(js_get(item, "name"), "?"), sentence);
     js_append(js_get(item, "warnings"), js_string(sentence));
     free(sentence);
 }
@@ -64,7 +66,7 @@ static void add_image(struct planner *planner, struct json *item, const struct s
         struct error err = {0};
         struct json *image = describe_image(path, &err);
         if (!image)
-            warn(item, "image.path: %s", err.text);
+            warn(planner, item, "image.path: %s", err.text);
         else
             js_set(planner->images, path, image);
     }
@@ -106,12 +108,8 @@ static int add_launch(struct planner *planner, struct json *item, const struct s
         js_set(item, "modules", word_list_to_json(&launch.modules));
         if (spec->executor == EXECUTOR_SLURM)
             plan_slurm_add(&planner->slurm, item, &launch, script, directory);
-        if (spec->executor == EXECUTOR_LOCAL && launch.oversubscribed)
-            warn(item, "%lld rank%s of %lld thread%s on %lld core%s: it runs alone, oversubscribed", (long long)launch.ranks,
-                launch.ranks == 1 ? "" : "s", (long long)launch.threads, launch.threads == 1 ? "" : "s", (long long)planner->machine.cores,
-                planner->machine.cores == 1 ? "" : "s");
         if (spec->executor == EXECUTOR_LOCAL && launch.gpus > (int64_t)planner->machine.gpus.count)
-            warn(item, "%lld GPU%s, and this machine has %zu: a daemon here refuses it", (long long)launch.gpus, launch.gpus == 1 ? "" : "s",
+            warn(planner, item, "%lld GPU%s, and this machine has %zu: a daemon here refuses it", (long long)launch.gpus, launch.gpus == 1 ? "" : "s",
                 planner->machine.gpus.count);
         launch_release(&launch);
     }
@@ -120,14 +118,14 @@ static int add_launch(struct planner *planner, struct json *item, const struct s
     return status;
 }
 
-static void add_doubts(const struct planner *planner, struct json *item, const struct spec *spec)
+static void add_doubts(struct planner *planner, struct json *item, const struct spec *spec)
 {
     struct json *doubts = plan_slurm_doubts(spec, &planner->config.slurm);
     const char *refusal = js_string_of(js_get(js_get(item, "slurm"), "refusal"), NULL);
     for (size_t i = 0; i < js_count(doubts); i++)
-        warn(item, "%s says: %s", planner->config.path, js_string_of(js_at(doubts, i), ""));
+        warn(planner, item, "%s says: %s", planner->config.path, js_string_of(js_at(doubts, i), ""));
     if (refusal && planner->as_json) // people read it beside the run, where an estimate would stand
-        warn(item, "Slurm would refuse it: %s", refusal);
+        warn(planner, item, "Slurm would refuse it: %s", refusal);
     js_free(doubts);
 }
 
@@ -178,14 +176,38 @@ static struct json *describe_run(struct planner *planner, const struct spec_file
 }
 
 // More jobs than may be in the queue at once are submitted as others end.
-static void look_at_count(const struct planner *planner, const struct spec_file *file, const struct json *runs)
+static void look_at_count(struct planner *planner, const struct json *jobs, const struct json *runs)
 {
-    int64_t jobs = 0, most = planner->config.slurm.max_submit_jobs;
-    for (size_t i = 0; i < file->count; i++)
-        jobs += file->runs[i].spec.executor == EXECUTOR_SLURM;
-    if (most && jobs > most && js_count(runs))
-        warn(js_at(runs, 0), "%s says: %lld jobs are more than the %lld that may be submitted at once", planner->config.path, (long long)jobs,
+    int64_t count = js_integer_of(js_get(jobs, "jobs"), 0), most = planner->config.slurm.max_submit_jobs;
+    if (most && count > most && js_count(runs))
+        warn(planner, js_at(runs, 0), "%s says: %lld jobs are more than the %lld that may be submitted at once", planner->config.path, (long long)count,
             (long long)most);
+}
+
+// What all of them become on Slurm.
+static struct json *describe_jobs(const struct planner *planner, const struct spec_file *file, struct error *err)
+{
+    struct slurm_tally tally = {0};
+    int status = 0;
+    for (size_t i = 0; i < file->count && status == 0; i++) {
+        const struct spec_run *run = &file->runs[i];
+        if (run->spec.executor != EXECUTOR_SLURM)
+            continue;
+        struct launch launch;
+        char *directory = string_format("%s/%s/%s", planner->home, run->spec.project, run->spec.name);
+        bool trains = strcmp(file->entries[run->entry].kind, "train") == 0;
+        status = (trains ? launch_train : launch_tokenize)(&launch, &run->spec, &planner->machine, planner->worker, directory, err);
+        if (status == 0) {
+            slurm_tally_add(&tally, &launch, directory);
+            launch_release(&launch);
+        }
+        free(directory);
+    }
+    struct json *jobs = slurm_tally_end(&tally, &planner->config.slurm);
+    if (status == 0)
+        return jobs;
+    js_free(jobs);
+    return NULL;
 }
 
 // Of a sweep, people are shown the first trial and the last.
@@ -195,12 +217,14 @@ static bool is_shown(const struct spec_file *file, size_t run)
     return !entry->swept || run == entry->first || run + 1 == entry->first + entry->count;
 }
 
-static struct json *describe_file(const struct spec_file *file, const struct machine *machine, bool as_json, struct error *err)
+// *jobs: what describe_jobs says.
+static struct json *describe_file(const struct spec_file *file, const struct machine *machine, bool as_json, struct json **jobs, struct error *err)
 {
     struct planner planner = {.machine = *machine, .home = home_directory(), .worker = worker_path(NULL), .images = js_object(), .as_json = as_json};
     if (!planner.worker)
         planner.worker = string_copy("switchyard-worker");
     plan_slurm_init(&planner.slurm);
+    warnings_init(&planner.warnings);
     struct json *runs = config_load(&planner.config, planner.home, err) == 0 ? js_array() : NULL;
     planner.machine.slurm = &planner.config.slurm;
     if (planner.config.gpus >= 0)
@@ -216,8 +240,15 @@ static struct json *describe_file(const struct spec_file *file, const struct mac
             runs = NULL;
         }
     }
+    *jobs = runs ? describe_jobs(&planner, file, err) : NULL;
+    if (runs && !*jobs) {
+        js_free(runs);
+        runs = NULL;
+    }
     if (runs)
-        look_at_count(&planner, file, runs);
+        look_at_count(&planner, *jobs, runs);
+    warnings_say(&planner.warnings);
+    warnings_release(&planner.warnings);
     plan_slurm_release(&planner.slurm);
     config_release(&planner.config);
     js_free(planner.images);
@@ -230,8 +261,11 @@ static void show(const struct json *answer, const struct cost *cost)
 {
     plan_show(js_get(answer, "runs"));
     plan_show_sweeps(js_get(answer, "sweeps"));
-    char *sentence = cost_sentence(cost);
+    char *sentence = cost_sentence(cost), *jobs = slurm_tally_words(js_get(answer, "slurm"));
+    if (jobs)
+        printf("\non Slurm: %s\n", jobs);
     printf("\ntotal: %s\n", sentence);
+    free(jobs);
     free(sentence);
 }
 
@@ -245,9 +279,10 @@ static int run_plan(const struct arguments *arguments)
         machine_look(&machine);
         struct cost cost = cost_of(&file, &machine);
         bool as_json = argument_flag(arguments, "json");
-        struct json *answer = js_object(), *runs = describe_file(&file, &machine, as_json, &err);
+        struct json *answer = js_object(), *jobs = NULL, *runs = describe_file(&file, &machine, as_json, &jobs, &err);
         js_set(answer, "runs", runs ? runs : js_null());
         js_set(answer, "sweeps", plan_sweeps(&file));
+        js_set(answer, "slurm", jobs ? jobs : js_null());
         js_set(answer, "total", cost_json(&cost));
         js_set(answer, "warnings", js_keep(file.warning_list));
         if (!runs)
@@ -264,7 +299,7 @@ static int run_plan(const struct arguments *arguments)
 
 static const struct command_option options[] = {
     SPEC_OPTION_ROWS,
-    {"json", 0, NULL, false, "the same as JSON, of every trial too: {\"runs\": [{…}], \"sweeps\", \"total\", \"warnings\": […]}"},
+    {"json", 0, NULL, false, "the same as JSON, of every trial too: {\"runs\": [{…}], \"sweeps\", \"slurm\", \"total\", \"warnings\": […]}"},
     {0},
 };
 
@@ -278,6 +313,7 @@ const struct command command_plan = {
     .description = "Parameters, FLOPs, memory a rank by category, bytes of all-to-all, pipeline bubble, learning rate, the exact command.\n"
                    "Memory is exact for parameters, gradients and optimizer; activations are by the worker's own table, for balanced\n"
                    "routing and for the worst that can reach a rank. Neither data nor image nor code need exist; a warning says what\n"
-                   "is missing. Of a sweep, the first trial and the last are shown, how many there are, and what all come to.",
+                   "is missing. Of a sweep, the first trial and the last are shown, how many there are, and what all come to; of jobs on\n"
+                   "Slurm how many there are, and how many of them go out as elements of arrays if all may go at once.",
     .run = run_plan,
 };

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NAMED = 5 }; // runs of which the same is said; a sweep has thousands
+
 // "1.5757 (1.5713–1.5802)": mean, and the range where there are several.
 static const char *spread(char text[static 2 * FORMAT_MAX], const struct json *group, const char *metric, int decimals)
 {
@@ -57,60 +59,165 @@ static char *label_of(const struct json *groups, size_t index, const struct json
     return string_copy(name);
 }
 
-static void add_group(struct table *table, const struct json *groups, size_t index, const struct json *keys)
+// A column for each, in this order; of the validation only where a run has one.
+static const struct column {
+    const char *heading, *metric;
+    int decimals;
+} columns[] = {
+    {"validation loss", "validation_loss", 4},
+    {"training loss", "loss", 4},
+    {"tokens/s", "tokens_per_second", 0},
+    {"balance loss", "load_balancing_loss", 3},
+    {"busiest expert", "busiest_expert", 2},
+    {"tokens dropped", "tokens_dropped", 4},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static bool is_validated(const struct json *group)
 {
-    const struct json *group = js_at(groups, index);
+    return js_get(js_get(js_get(group, "metrics"), "validation_loss"), "mean") != NULL;
+}
+
+static size_t count_validated(const struct json *groups)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < js_count(groups); i++)
+        count += is_validated(js_at(groups, i));
+    return count;
+}
+
+static void add_group(struct table *table, const struct json *groups, size_t index, const struct json *keys, bool validated)
+{
+    const struct json *group = js_at(groups, index), *parameters = js_get(group, "parameters");
     char *label = label_of(groups, index, keys);
-    char validation[2 * FORMAT_MAX], rate[2 * FORMAT_MAX], balance[2 * FORMAT_MAX], busiest[2 * FORMAT_MAX], dropped[2 * FORMAT_MAX];
-    const struct json *parameters = js_get(group, "parameters");
     char *total = view_value(js_get(parameters, "total")), *active = view_value(js_get(parameters, "active"));
-    char *runs = string_format("%zu", js_count(js_get(group, "runs")));
-    const char *cells[] = {runs, total, active, spread(validation, group, "validation_loss", 4),
-        spread(rate, group, "tokens_per_second", 0), spread(balance, group, "load_balancing_loss", 3),
-        spread(busiest, group, "busiest_expert", 2), spread(dropped, group, "tokens_dropped", 4)};
+    char *runs = string_format("%zu", js_count(js_get(group, "runs"))), text[2 * FORMAT_MAX];
     table_cell(table, label);
-    free(label);
     add_swept(table, keys, group);
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        table_cell(table, cells[i]);
+    table_cell(table, runs);
+    table_cell(table, total);
+    table_cell(table, active);
+    for (size_t i = validated ? 0 : 1; i < COLUMNS; i++)
+        table_cell(table, spread(text, group, columns[i].metric, columns[i].decimals));
+    free(label);
     free(total);
     free(active);
     free(runs);
 }
 
-static void say_left_out(const struct json *run)
+// Where some have no validation, which: what their losses are of, lest one kind is compared with the other.
+static void say_unvalidated(const struct json *groups, const struct json *keys)
 {
-    int64_t diverged = js_integer_of(js_get(run, "diverged_step"), 0);
-    fprintf(stderr, "left out: %s, which is %s", js_string_of(js_get(run, "name"), "?"), js_string_of(js_get(run, "state"), "?"));
-    if (diverged > 0)
-        fprintf(stderr, ", and diverged at step %lld", (long long)diverged);
-    fputs("\n", stderr);
+    size_t without = js_count(groups) - count_validated(groups), named = 0;
+    if (without == 0)
+        return;
+    if (without == js_count(groups)) {
+        fprintf(stderr, "no validation in these runs: the training loss is that of the last step, of its own batch (`training.validation` measures runs on data held out)\n");
+        return;
+    }
+    fprintf(stderr, "no validation: ");
+    for (size_t i = 0; i < js_count(groups) && named < NAMED; i++) {
+        if (is_validated(js_at(groups, i)))
+            continue;
+        char *label = label_of(groups, i, keys);
+        fprintf(stderr, "%s%s", named++ ? ", " : "", label);
+        free(label);
+    }
+    if (without > NAMED)
+        fprintf(stderr, " and %zu more", without - NAMED);
+    fprintf(stderr, "; a training loss is that of the last step, of its own batch, and compares with training losses only\n");
+}
+
+static void say_diverged(const struct json *run, long long step)
+{
+    fprintf(stderr, "left out: %s, which is %s, and diverged at step %lld\n", js_string_of(js_get(run, "name"), "?"),
+        js_string_of(js_get(run, "state"), "?"), step);
+}
+
+// A line for each state, and one for each run that diverged: it has something to tell.
+static void say_left_out(const struct json *runs)
+{
+    struct json *said = js_object();
+    for (size_t i = 0; i < js_count(runs); i++) {
+        const char *state = js_string_of(js_get(js_at(runs, i), "state"), "?");
+        long long diverged = js_integer_of(js_get(js_at(runs, i), "diverged_step"), 0);
+        if (diverged > 0)
+            say_diverged(js_at(runs, i), diverged);
+        if (diverged > 0 || js_get(said, state))
+            continue;
+        js_set(said, state, js_boolean(true));
+        struct text names;
+        text_init(&names, 4096);
+        size_t count = 0;
+        for (size_t j = i; j < js_count(runs); j++) {
+            const struct json *run = js_at(runs, j);
+            if (strcmp(js_string_of(js_get(run, "state"), "?"), state) != 0 || js_integer_of(js_get(run, "diverged_step"), 0) > 0)
+                continue;
+            if (count++ < NAMED)
+                text_addf(&names, "%s%s", count > 1 ? ", " : "", js_string_of(js_get(run, "name"), "?"));
+        }
+        if (count > NAMED)
+            text_addf(&names, " and %zu more", count - NAMED);
+        fprintf(stderr, "left out: %s, which %s %s\n", names.at, count > 1 ? "are" : "is", state);
+        text_release(&names);
+    }
+    js_free(said);
+}
+
+// What a narrow terminal does without, the least telling first; first: the column of the runs' number. Losses and what was swept stay.
+static void fit_report(struct table *table, size_t first, bool validated)
+{
+    size_t order[COLUMNS + 3], count = 0, losses = first + 3, others = losses + (validated ? 2 : 1);
+    for (size_t column = table->columns; column > others; column--)
+        order[count++] = column - 1;
+    order[count++] = first + 2; // active
+    order[count++] = first + 1; // parameters
+    order[count++] = first;
+    table_fit(table, table_terminal(stdout), order, count);
+}
+
+static void say_hidden(const struct table *table)
+{
+    bool any = false;
+    for (size_t column = 0; column < table->columns; column++) {
+        if (!table->hidden[column] || table_is_empty(table, column))
+            continue;
+        fprintf(stderr, "%s%s", any ? ", " : "this terminal is too narrow for: ", table->cells[column]);
+        any = true;
+    }
+    if (any)
+        fprintf(stderr, " (--markdown has all)\n");
 }
 
 static void print_report(const struct json *report, bool markdown)
 {
-    static const char *const heading[] = {
-        "runs", "parameters", "active", "validation loss", "tokens/s", "balance loss", "busiest expert", "tokens dropped"};
-    const struct json *groups = js_get(report, "groups"), *left_out = js_get(report, "left_out");
+    const struct json *groups = js_get(report, "groups");
+    bool validated = count_validated(groups) > 0 || js_count(groups) == 0;
     struct table table;
     struct json *keys = swept_keys(groups);
-    char *align = string_format("l%.*s%s", (int)js_count(keys), "rrrrrrrr", "rrrrrrrr");
+    char *align = string_format("l%.*s%s%.*s", (int)js_count(keys), "rrrrrrrr", "rrr", validated ? COLUMNS : COLUMNS - 1, "rrrrrrrr");
     table_init(&table, align);
     table_cell(&table, "");
     add_swept(&table, keys, NULL);
-    for (size_t i = 0; i < sizeof heading / sizeof *heading; i++)
-        table_cell(&table, heading[i]);
+    table_cell(&table, "runs");
+    table_cell(&table, "parameters");
+    table_cell(&table, "active");
+    for (size_t i = validated ? 0 : 1; i < COLUMNS; i++)
+        table_cell(&table, columns[i].heading);
     for (size_t i = 0; i < js_count(groups); i++)
-        add_group(&table, groups, i, keys);
+        add_group(&table, groups, i, keys, validated);
+    if (!markdown)
+        fit_report(&table, 1 + js_count(keys), validated);
     if (markdown)
         table_print_markdown(&table, stdout);
     else
         table_print(&table, stdout, 0);
+    say_hidden(&table);
     table_release(&table);
     free(align);
+    say_unvalidated(groups, keys);
     js_free(keys);
-    for (size_t i = 0; i < js_count(left_out); i++)
-        say_left_out(js_at(left_out, i));
+    say_left_out(js_get(report, "left_out"));
 }
 
 static int run_report(const struct arguments *arguments)
@@ -151,5 +258,8 @@ const struct command command_report = {
     .least = 1,
     .most = 1,
     .options = report_options,
+    .description = "Only runs that succeeded count; who was left out, and why, is said on stderr. The validation loss is that of the last validation, on\n"
+                   "data held out: where runs have one, it is what they are compared by. The training loss is that of the last step, of its own batch.\n"
+                   "Tokens a second are each run's median.",
     .run = run_report,
 };

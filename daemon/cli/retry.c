@@ -1,7 +1,7 @@
 // `switchyard retry RUN…`, `switchyard retry --failed [PROJECT]…`
+#include "daemon/cli/listed.h"
 #include "daemon/cli/request.h"
 #include "daemon/cli/view.h"
-#include "daemon/serve/target.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,28 +23,18 @@ static struct json *body_of(const struct arguments *arguments)
 }
 
 // Ended by itself, without success: not what a person cancelled.
-static bool has_failed(const struct json *run)
-{
-    static const char *const states[] = {"failed", "timed_out", "out_of_memory", "lost"};
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-        if (strcmp(js_string_of(js_get(run, "state"), ""), states[i]) == 0)
-            return true;
-    return false;
-}
+static const char *const failed_states[] = {"failed", "timed_out", "out_of_memory", "lost"};
+enum { FAILED_STATES = sizeof failed_states / sizeof *failed_states };
 
 // Oldest first. A run that another one needed and brought back already is not asked for twice.
-static int retry_failed(struct client *client, const char *project, const struct json *body, bool json, size_t *count)
+static int retry_failed(struct client *client, const struct listed_choice *choice, const struct json *body, bool json, size_t *count)
 {
-    char *path = project ? string_format("/api/v1/runs?project=%s", project) : string_copy("/api/v1/runs");
-    struct json *answer = client_get(client, path);
-    const struct json *runs = js_get(answer, "runs");
-    int code = answer ? CLI_DONE : CLI_NO_DAEMON;
+    struct json *runs = listed_runs(client, choice);
+    int code = runs ? CLI_DONE : CLI_NO_DAEMON;
     for (size_t i = js_count(runs); i-- > 0;) {
-        if (!has_failed(js_at(runs, i)))
-            continue;
         char *name = view_run_name(js_at(runs, i)), *now = string_format("/api/v1/runs/%s", name);
         struct json *shown = client_get(client, now);
-        if (shown && has_failed(shown)) {
+        if (shown && listed_is_in(shown, failed_states, FAILED_STATES)) {
             code = request_one(client, name, "retry", "retrying", body, json) == CLI_DONE ? code : CLI_NO_DAEMON;
             ++*count;
         }
@@ -52,40 +42,55 @@ static int retry_failed(struct client *client, const char *project, const struct
         free(now);
         free(name);
     }
-    js_free(answer);
-    free(path);
+    js_free(runs);
     return code;
 }
 
-static int retry_all_failed(struct client *client, const struct arguments *arguments, const struct json *body)
+static int retry_all_failed(struct client *client, const struct arguments *arguments, const char *submission, const struct json *body)
 {
     size_t count = 0;
     bool json = argument_flag(arguments, "json");
-    int code = arguments->count == 0 ? retry_failed(client, NULL, body, json, &count) : CLI_DONE;
+    struct listed_choice choice = {.submission = submission, .states = failed_states, .states_count = FAILED_STATES};
+    int code = arguments->count == 0 ? retry_failed(client, &choice, body, json, &count) : CLI_DONE;
     for (size_t i = 0; i < arguments->count; i++) {
-        int one = retry_failed(client, arguments->words[i], body, json, &count);
+        choice.project = arguments->words[i];
+        int one = retry_failed(client, &choice, body, json, &count);
         code = one != CLI_DONE ? one : code;
     }
     if (code == CLI_DONE && count == 0 && arguments->count == 1)
         fprintf(stderr, "no run of project %s has failed\n", arguments->words[0]);
     else if (code == CLI_DONE && count == 0)
-        fprintf(stderr, "no run%s has failed\n", arguments->count ? " of these projects" : "");
+        fprintf(stderr, "no run%s has failed\n", submission ? " of that submission" : arguments->count ? " of these projects" : "");
+    return code;
+}
+
+// What is wrong with the words; 0: nothing.
+static int check(const struct arguments *arguments, bool failed, const char *submission)
+{
+    if (!failed && !submission && arguments->count == 0)
+        return usage_error("retry needs a run, or --failed");
+    if (submission && !failed)
+        return usage_error("--submission goes with --failed: what was cancelled is tried again by name");
+    if (submission && arguments->count)
+        return usage_error("retry --failed needs projects, or --submission RUN");
+    int code = submission ? listed_check(&(struct listed_choice){.submission = submission}) : CLI_DONE;
+    for (size_t i = 0; failed && i < arguments->count && code == CLI_DONE; i++)
+        code = listed_check(&(struct listed_choice){.project = arguments->words[i]});
     return code;
 }
 
 static int run_retry(const struct arguments *arguments)
 {
     bool failed = argument_flag(arguments, "failed");
-    if (!failed && arguments->count == 0)
-        return usage_error("retry needs a run, or --failed");
-    for (size_t i = 0; failed && i < arguments->count; i++)
-        if (!target_is_name(arguments->words[i]))
-            return usage_error("'%s' is no name of a project", arguments->words[i]);
+    const char *submission = argument_value(arguments, "submission", NULL);
+    int code = check(arguments, failed, submission);
+    if (code != CLI_DONE)
+        return code;
     struct client *client = client_for(arguments);
     if (!client)
         return CLI_NO_DAEMON;
     struct json *body = body_of(arguments);
-    int code = failed ? retry_all_failed(client, arguments, body) : CLI_DONE;
+    code = failed ? retry_all_failed(client, arguments, submission, body) : CLI_DONE;
     for (size_t i = 0; !failed && i < arguments->count; i++)
         if (request_one(client, arguments->words[i], "retry", "retrying", body, argument_flag(arguments, "json")) != CLI_DONE)
             code = CLI_NO_DAEMON;
@@ -96,6 +101,7 @@ static int run_retry(const struct arguments *arguments)
 
 static const struct command_option retry_options[] = {
     {"failed", 0, NULL, false, "every run that ended by itself without success; words are projects (default: all of them)"},
+    {"submission", 0, "RUN", false, "with --failed: only of the runs that were submitted together with this one"},
     {"accept-changed", 0, "WHAT", true, "go on although this differs from the checkpoint: data, schedule or model (repeatable)"},
     CLIENT_OPTION_ROWS,
     {0},
@@ -104,7 +110,7 @@ static const struct command_option retry_options[] = {
 const struct command command_retry = {
     .name = "retry",
     .summary = "Give ended runs another attempt, from their last complete checkpoint",
-    .usage = "RUN... | --failed [PROJECT...]",
+    .usage = "RUN... | --failed [PROJECT... | --submission RUN]",
     .most = REQUEST_RUNS_MAX,
     .options = retry_options,
     .run = run_retry,

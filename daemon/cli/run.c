@@ -18,17 +18,12 @@ struct watch {
     pid_t own;               // our daemon, 0: somebody else's
     struct json *submitted;  // [{project, name, …}]
     struct json *runs;       // the list's members of these, as last seen
+    struct json *left;       // {run_id: true}: what Ctrl-C has left to a cluster; NULL before it
     struct progress progress;
     double silent_since;     // steady seconds, 0: the daemon answers
     bool silence_told;       // and why it does not has been said
     double cancelled;        // when Ctrl-C cancelled the runs, 0: not
 };
-
-static bool may_bring_daemon(const struct arguments *arguments)
-{
-    const char *url = getenv("SWITCHYARD_URL");
-    return !argument_value(arguments, "url", NULL) && !(url && *url);
-}
 
 // A client of a daemon that answers; one of our own is started where none does.
 static int connect_or_start(struct watch *watch)
@@ -43,7 +38,7 @@ static int connect_or_start(struct watch *watch)
         client_close(watch->client);
         watch->client = NULL;
     }
-    if (may_bring_daemon(watch->arguments) && !client_interrupts) {
+    if (!client_elsewhere(watch->arguments) && !client_interrupts) {
         err.text[0] = '\0';
         pid_t own = own_daemon_start(&err);
         if (own > 0) {
@@ -122,12 +117,15 @@ static int look(struct watch *watch)
     return 0;
 }
 
-static bool all_ended(const struct json *runs)
+// Nothing that would have to be waited for.
+static bool all_ended(const struct watch *watch)
 {
-    for (size_t i = 0; i < js_count(runs); i++)
-        if (!view_ended(js_at(runs, i)))
+    for (size_t i = 0; i < js_count(watch->runs); i++) {
+        const struct json *run = js_at(watch->runs, i);
+        if (!view_ended(run) && !js_get(watch->left, js_string_of(js_get(run, "run_id"), "")))
             return false;
-    return js_count(runs) > 0;
+    }
+    return js_count(watch->runs) > 0;
 }
 
 static bool is_local(struct watch *watch, const char *path)
@@ -141,16 +139,21 @@ static bool is_local(struct watch *watch, const char *path)
 // Ctrl-C: local runs are this machine's and end; what a scheduler has taken goes on.
 static void cancel_local(struct watch *watch)
 {
+    bool said = false;
     client_interrupts_heard = client_interrupts;
     watch->cancelled = clock_steady();
-    fprintf(stderr, "\nCancelling (each run finishes its step and saves); Ctrl-C again leaves at once.\n");
+    watch->left = js_object();
     watch->progress.drawn = 0;
+    fprintf(stderr, "\n");
     for (size_t i = 0; watch->client && i < js_count(watch->submitted); i++) {
         char *name = view_run_name(js_at(watch->submitted, i)), *path = string_format("/api/v1/runs/%s", name);
         const struct json *seen = js_at(watch->runs, i);
         if (seen && view_ended(seen)) {
             // nothing is left to cancel
         } else if (is_local(watch, path)) {
+            if (!said)
+                fprintf(stderr, "Cancelling (each run finishes its step and saves); Ctrl-C again leaves at once.\n");
+            said = true;
             char *cancel = string_format("%s/cancel", path);
             struct error err = {0};
             struct reply reply;
@@ -158,6 +161,7 @@ static void cancel_local(struct watch *watch)
             reply_release(&reply);
             free(cancel);
         } else {
+            js_set(watch->left, js_string_of(js_get(js_at(watch->submitted, i), "run_id"), "-"), js_boolean(true));
             fprintf(stderr, "%s goes on: `switchyard logs -f %s` follows it, `switchyard cancel %s` ends it.\n", name, name, name);
         }
         free(path);
@@ -172,7 +176,7 @@ static int watch_to_end(struct watch *watch)
             return watch->cancelled > 0 ? CLI_INTERRUPTED : CLI_NO_DAEMON;
         if (js_count(watch->runs))
             progress_show(&watch->progress, watch->runs);
-        if (all_ended(watch->runs))
+        if (all_ended(watch))
             return watch->cancelled > 0 ? CLI_INTERRUPTED : CLI_DONE;
         if (client_interrupts > client_interrupts_heard) {
             if (watch->cancelled > 0)
@@ -272,6 +276,7 @@ static int run_run(const struct arguments *arguments)
 out:
     progress_release(&watch.progress);
     js_free(watch.runs);
+    js_free(watch.left);
     js_free(answer);
     if (watch.client)
         client_close(watch.client);
@@ -294,7 +299,8 @@ const struct command command_run = {
     .least = 1,
     .most = 1,
     .options = run_options,
-    .description = "Uses this home's daemon, or brings one along while it watches. Ctrl-C cancels local runs (they save first).\n"
+    .description = "Uses this home's daemon, or brings one along while it watches. Ctrl-C cancels runs of this machine\n"
+                   "(they save first); those that a cluster has go on, and it says how to follow them.\n"
                    "Exit code 1 when a run did not succeed.",
     .run = run_run,
 };

@@ -2,7 +2,7 @@
 #include "daemon/cli/client.h"
 #include "daemon/cli/format.h"
 #include "daemon/cli/plan.h"
-#include "daemon/cli/table.h"
+#include "daemon/cli/show_events.h"
 #include "daemon/cli/view.h"
 
 #include <math.h>
@@ -86,28 +86,35 @@ static void print_section(const char *title, const struct json *tree)
     print_tree("", tree, 0);
 }
 
-enum { EVENTS_PRINTED = 50 }; // a long run has hundreds, most of them checkpoints
-
-static void print_events(const struct json *events)
+static const char *with_unit(char out[FORMAT_MAX], const struct json *value, const char *unit)
 {
-    struct table table;
-    size_t first = js_count(events) > EVENTS_PRINTED ? js_count(events) - EVENTS_PRINTED : 0;
-    if (first)
-        printf("  (%zu earlier ones: `show --json` has them)\n", first);
-    table_init(&table, "lll"); // the words last: however long they are, nothing stands behind them
-    for (size_t i = first; i < js_count(events); i++) {
-        const struct json *event = js_at(events, i);
-        const char *to = js_string_of(js_get(event, "to"), js_string_of(js_get(event, "kind"), "?"));
-        const char *reason = js_string_of(js_get(event, "reason"), js_string_of(js_get(event, "text"), ""));
-        char *words = string_format("%s%s(%s)", reason, *reason ? " " : "", js_string_of(js_get(event, "witness"), "?"));
-        char when[FORMAT_MAX];
-        format_time(when, js_real_of(js_get(event, "time"), 0));
-        const char *cells[] = {when, to, words};
-        table_row(&table, cells);
-        free(words);
+    if (strcmp(unit, "bytes") == 0)
+        return format_bytes(out, js_real_of(value, 0));
+    char digits[FORMAT_MAX];
+    snprintf(out, FORMAT_MAX, "%.30s%s%.10s", format_value(digits, js_real_of(value, 0)), *unit ? " " : "", unit);
+    return out;
+}
+
+// The names are the daemon's.
+static void print_measured(const struct json *predicted)
+{
+    bool begun = false;
+    for (size_t i = 0; i < js_count(predicted); i++) {
+        const struct json *line = js_at(predicted, i), *measured = js_get(line, "measured"), *planned = js_get(line, "predicted");
+        const char *unit = js_string_of(js_get(line, "unit"), "");
+        char value[FORMAT_MAX], expected[FORMAT_MAX];
+        if (js_kind(measured) == JSON_KIND_NULL)
+            continue;
+        char *name = clean_line(js_string_of(js_get(line, "name"), "?"));
+        if (!begun)
+            printf("\nMeasured\n");
+        begun = true;
+        printf("  %-38s %s", name, with_unit(value, measured, unit));
+        if (js_kind(planned) != JSON_KIND_NULL)
+            printf(" (predicted: %s)", with_unit(expected, planned, unit));
+        printf("\n");
+        free(name);
     }
-    table_print(&table, stdout, 2);
-    table_release(&table);
 }
 
 enum { NODES_SHOWN = 8 };
@@ -159,11 +166,11 @@ static void print_run(const struct json *run)
     print_attempts(js_get(run, "attempts"));
     print_section("Last values", js_get(run, "last"));
     plan_show_one(js_get(run, "plan"));
-    print_section("Measured", js_get(run, "measured"));
+    print_measured(js_get(run, "predicted"));
     print_section("Provenance", js_get(run, "provenance"));
     if (js_count(js_get(run, "events"))) {
         printf("\nEvents\n");
-        print_events(js_get(run, "events"));
+        show_events(js_get(run, "events"), js_get(run, "events_left_out"));
     }
 }
 

@@ -1,4 +1,5 @@
 #include "daemon/cli/spec_arguments.h"
+#include "daemon/cli/client.h"
 #include "schema/base/text.h"
 
 #include <stdio.h>
@@ -18,6 +19,8 @@ int spec_arguments_load_quiet(struct spec_file *file, const struct arguments *ar
     free(sets);
     free(only);
     spec_check_memory(file);
+    if (!client_elsewhere(arguments))
+        spec_check_cores(file);
     return file->errors ? -1 : 0;
 }
 

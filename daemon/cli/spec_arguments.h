@@ -17,3 +17,5 @@ int spec_arguments_require_runnable(const struct spec_file *file);
 
 // spec_memory.c: adds what the plan's arithmetic says about memory to the faults and warnings, of each run whose sizes are good.
 void spec_check_memory(struct spec_file *file);
+// spec_cores.c: warns of runs that want more cores than this machine has.
+void spec_check_cores(struct spec_file *file);

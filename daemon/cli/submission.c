@@ -1,8 +1,11 @@
 #include "daemon/cli/submission.h"
 #include "daemon/cli/cost.h"
+#include "daemon/cli/format.h"
 #include "daemon/cli/home.h"
 #include "daemon/cli/plan_slurm.h"
+#include "daemon/exec/slurm/tally.h"
 #include "daemon/cli/submitting.h"
+#include "daemon/cli/warnings.h"
 #include "daemon/serve/target.h"
 #include "schema/base/file.h"
 #include "schema/base/patch.h"
@@ -28,27 +31,27 @@ static int require_yes(const struct spec_file *file)
 // What `plan` says of partitions is said here too, each sentence once: a job that waits for ever, or is refused, is known before it is sent.
 static void say_doubts(const struct spec_file *file, const struct config *config)
 {
-    struct json *said = js_object();
+    struct warnings warnings;
+    warnings_init(&warnings);
     for (size_t i = 0; i < file->count; i++) {
         const struct spec *spec = &file->runs[i].spec;
         bool trains = strcmp(file->entries[file->runs[i].entry].kind, "train") == 0;
         struct json *doubts = trains && spec->executor == EXECUTOR_SLURM ? plan_slurm_doubts(spec, &config->slurm) : js_array();
         for (size_t j = 0; j < js_count(doubts); j++) {
-            const char *doubt = js_string_of(js_at(doubts, j), "");
-            if (!js_get(said, doubt))
-                fprintf(stderr, "warning: %s: %s says: %s\n", spec->name, config->path, doubt);
-            js_set(said, doubt, js_boolean(true));
+            char *sentence = string_format("%s says: %s", config->path, js_string_of(js_at(doubts, j), ""));
+            warnings_add(&warnings, spec->name, sentence);
+            free(sentence);
         }
         js_free(doubts);
     }
-    js_free(said);
+    warnings_say(&warnings);
+    warnings_release(&warnings);
 }
 
 // Of this home's configuration only: a daemon elsewhere has its own. One that cannot be read is the daemon's to refuse.
 static void look_at_cluster(const struct spec_file *file, const struct arguments *arguments)
 {
-    const char *url = getenv("SWITCHYARD_URL");
-    if (argument_value(arguments, "url", NULL) || (url && *url))
+    if (client_elsewhere(arguments))
         return;
     struct error err = {0};
     struct config config;
@@ -173,6 +176,17 @@ static struct json *body_of(const struct spec_file *file, const struct arguments
     return body;
 }
 
+// What a scheduler does not hear of is not lost, but whoever submits should know that it may take a while.
+static void say_silence(struct client *client)
+{
+    struct json *health = client_get(client, "/api/v1/health");
+    double since = js_real_of(js_get(js_get(health, "scheduler"), "silent_since"), 0);
+    char when[FORMAT_MAX];
+    if (since > 0)
+        fprintf(stderr, "Slurm has not answered since %s: the daemon hands the runs over when it does\n", format_time(when, since));
+    js_free(health);
+}
+
 int submission_send(struct client *client, const struct spec_file *file, const struct arguments *arguments, struct json **answer)
 {
     struct error err = {0};
@@ -201,6 +215,12 @@ int submission_send(struct client *client, const struct spec_file *file, const s
     } else if (reply.status == 201 && reply.json) {
         *answer = js_keep(reply.json);
         const struct json *left_out = js_get(reply.json, "left_out");
+        char *jobs = slurm_tally_words(js_get(reply.json, "slurm"));
+        if (jobs) {
+            fprintf(stderr, "on Slurm: %s\n", jobs);
+            say_silence(client);
+        }
+        free(jobs);
         for (size_t i = 0; i < js_count(left_out); i++)
             fprintf(stderr, "%s is left out: %s\n", js_string_of(js_get(js_at(left_out, i), "name"), "?"),
                 js_string_of(js_get(js_at(left_out, i), "reason"), "?"));

@@ -178,6 +178,8 @@ void swept_show_groups(FILE *out, const struct json *groups)
         free(runs);
         free(states);
     }
+    static const size_t less[] = {6, 2, 5, 4}; // TOKENS/S, RUNS (their states add up to it), VALIDATION, LOSS
+    table_fit(&table, table_terminal(out), less, sizeof less / sizeof *less);
     table_print(&table, out, 0);
     table_release(&table);
 }

@@ -1,5 +1,6 @@
 #include "daemon/cli/table.h"
 #include "daemon/cli/format.h"
+#include "schema/base/text.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -63,20 +64,44 @@ size_t table_width(const struct table *table)
     return width;
 }
 
+bool table_is_empty(const struct table *table, size_t column)
+{
+    for (size_t i = table->columns + column; i < table->count; i += table->columns)
+        if (strcmp(table->cells[i], "-") != 0)
+            return false;
+    return true;
+}
+
 void table_fit(struct table *table, size_t width, const size_t *order, size_t count)
 {
     if (table_width(table) > width)
         table->below = width;
     for (size_t i = 0; i < count && table_width(table) > width; i++)
+        table->hidden[order[i]] = table_is_empty(table, order[i]);
+    for (size_t i = 0; i < count && table_width(table) > width; i++)
         table->hidden[order[i]] = true;
 }
 
-// Words below their row, cut where the terminal ends: not in the middle of a character.
-static void print_below(const struct table *table, FILE *out, const char *words)
+// How many rows in sequence, this the last of them, have these words; 0: the next row has them too.
+static size_t rows_with(const struct table *table, size_t row)
 {
-    size_t length = 0, room = table->below > 8 ? table->below - 4 : 4;
-    if (strcmp(words, "-") == 0)
+    size_t rows = table->count / table->columns, last = table->columns - 1, count = 1;
+    const char *words = table->cells[row * table->columns + last];
+    if (row + 1 < rows && strcmp(table->cells[(row + 1) * table->columns + last], words) == 0)
+        return 0;
+    while (row > count && strcmp(table->cells[(row - count) * table->columns + last], words) == 0)
+        count++;
+    return count;
+}
+
+// Words below their row, or the last of those that have them, cut where the terminal ends: not in the middle of a character.
+static void print_below(const struct table *table, FILE *out, size_t row)
+{
+    size_t length = 0, room = table->below > 8 ? table->below - 4 : 4, rows = rows_with(table, row);
+    char *words = table->cells[(row + 1) * table->columns - 1];
+    if (rows == 0 || strcmp(words, "-") == 0)
         return;
+    words = rows > 1 ? string_format("the %zu above: %s", rows, words) : string_copy(words);
     bool fits = width_of(words) <= room;
     for (size_t width = 0; words[length]; length++) {
         width += ((unsigned char)words[length] & 0xC0) != 0x80;
@@ -84,6 +109,7 @@ static void print_below(const struct table *table, FILE *out, const char *words)
             break;
     }
     fprintf(out, "    %.*s%s\n", (int)length, words, fits ? "" : "…");
+    free(words);
 }
 
 void table_print(const struct table *table, FILE *out, int indent)
@@ -104,7 +130,7 @@ void table_print(const struct table *table, FILE *out, int indent)
         }
         fputc('\n', out);
         if (table->below && row > 0 && table->align[table->columns - 1] == 'w')
-            print_below(table, out, cells[table->columns - 1]);
+            print_below(table, out, row);
     }
 }
 

@@ -145,15 +145,31 @@ static const char *one_project(const struct json *runs)
     return project;
 }
 
-// What a narrow terminal does without, the least telling first: a trial's values are in its name too.
-static void fit_runs(struct table *table, size_t keys, size_t width)
+// Whether the name of each trial says what it has of this key: "moe-top_k2", not "moe-07".
+static bool is_in_names(const struct json *runs, const char *key)
 {
-    size_t order[SWEPT_SHOWN + RUNS_HEADING], count = 0, first = 1 + keys;
-    static const size_t less[] = {6, 5, 3, 4}; // COMMIT, ETA, VALIDATION, TOKENS/S
-    for (size_t i = 0; i < sizeof less / sizeof *less; i++)
-        order[count++] = first + less[i];
-    for (size_t i = keys; i > 0; i--)
-        order[count++] = i;
+    for (size_t i = 0; i < js_count(runs); i++) {
+        const struct json *run = js_at(runs, i);
+        if (js_get(js_get(run, "sweep"), key) && !strstr(js_string_of(js_get(run, "name"), ""), swept_word(key)))
+            return false;
+    }
+    return true;
+}
+
+// What a narrow terminal does without, the least telling first.
+static void fit_runs(struct table *table, const struct json *runs, const struct json *keys, size_t width)
+{
+    size_t order[SWEPT_SHOWN + RUNS_HEADING], count = 0, first = 1 + js_count(keys);
+    order[count++] = first + 6; // COMMIT
+    order[count++] = first + 5; // ETA
+    for (size_t i = js_count(keys); i > 0; i--)
+        if (is_in_names(runs, js_string_of(js_at(keys, i - 1), "")))
+            order[count++] = i;
+    order[count++] = first + 4; // TOKENS/S
+    order[count++] = first + 3; // VALIDATION
+    for (size_t i = js_count(keys); i > 0; i--)
+        if (!is_in_names(runs, js_string_of(js_at(keys, i - 1), "")))
+            order[count++] = i;
     order[count++] = first + 1; // STEP
     order[count++] = first + 2; // LOSS
     table_fit(table, width, order, count);
@@ -175,7 +191,7 @@ void view_runs(FILE *out, const struct json *runs)
         fill_runs(&table, runs, keys, false, reasons);
         fprintf(out, "project %s\n", project);
     }
-    fit_runs(&table, js_count(keys), width);
+    fit_runs(&table, runs, keys, width);
     table_print(&table, out, 0);
     table_release(&table);
     free(align);

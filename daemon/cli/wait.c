@@ -73,6 +73,19 @@ static void print_results(const struct arguments *arguments, struct json *result
     js_free(answer);
 }
 
+// Of all of them, before any is waited for: a name that is none would else be told after hours. false: one is none, each has been told.
+static bool find_all(struct client *client, const struct arguments *arguments, char **paths)
+{
+    bool all = true;
+    for (size_t i = 0; i < arguments->count; i++) {
+        paths[i] = client_run_path(client, arguments->words[i]);
+        struct json *run = paths[i] ? client_get(client, paths[i]) : NULL;
+        all &= run != NULL;
+        js_free(run);
+    }
+    return all;
+}
+
 static int run_wait(const struct arguments *arguments)
 {
     const char *timeout = argument_value(arguments, "timeout", NULL);
@@ -85,14 +98,17 @@ static int run_wait(const struct arguments *arguments)
         return CLI_NO_DAEMON;
     struct json *results = js_array();
     double deadline = clock_steady() + seconds;
-    int worst = CLI_DONE;
-    for (size_t i = 0; i < arguments->count && !client_interrupts; i++) {
-        char *path = client_run_path(client, arguments->words[i]);
-        int code = path ? wait_for(client, path, deadline, results) : CLI_NO_DAEMON;
+    char *paths[RUNS_MAX] = {NULL};
+    bool all = find_all(client, arguments, paths);
+    int worst = all ? CLI_DONE : CLI_NO_DAEMON;
+    for (size_t i = 0; i < arguments->count && all && !client_interrupts; i++) {
+        int code = wait_for(client, paths[i], deadline, results);
         worst = code > worst ? code : worst;
-        free(path);
     }
-    print_results(arguments, results);
+    if (all)
+        print_results(arguments, results);
+    for (size_t i = 0; i < arguments->count; i++)
+        free(paths[i]);
     js_free(results);
     client_close(client);
     return worst;

@@ -176,13 +176,11 @@ static bool is_looked_after(const struct daemon *daemon, const char *directory, 
     return held;
 }
 
-// Its last attempt, known or still to come, has a job: which, the executor will say. The earlier ones follow from the directory.
+// Within a change. Its last attempt, known or still to come, has a job: which, the executor will say. The earlier ones follow from the directory.
 static int add_run(struct daemon *daemon, struct run_row *row, struct error *err)
 {
     char *reason = string_format("adopted from %s", row->directory);
     int status = -1;
-    if (state_begin(daemon->state, err) != 0)
-        goto out;
     struct attempt_row attempt = {.number = run_last_attempt(row->directory), .job = "0", .state = "submitted", .started = clock_wall(), .code = -1};
     attempt.number = attempt.number ? attempt.number : 1;
     if (state_add_run(daemon->state, row, err) == 0) {
@@ -191,36 +189,34 @@ static int add_run(struct daemon *daemon, struct run_row *row, struct error *err
         if (status == 0)
             status = core_change(daemon, row->id, RUN_SUBMITTED, reason, "user", err);
     }
-    if (status == 0)
-        status = state_commit(daemon->state, err);
-    else
-        state_rollback(daemon->state);
-out:
     free(reason);
     return status;
+}
+
+// Within a change.
+static int take_in(struct daemon *daemon, struct run_row *row, struct answer *answer)
+{
+    struct run_row known;
+    if (!executor_named(daemon, row->executor))
+        return answer_fail(answer, 400, "%s: its executor, %.40s, is not one of this build's", row->directory, row->executor);
+    if (state_find_run_id(daemon->state, row->run_id, &known, NULL) == 0) {
+        answer_fail(answer, 409, "%s is known already, as %s/%s", row->directory, known.project, known.name);
+        run_row_release(&known);
+        return -1;
+    }
+    answer->status = 409;
+    return add_run(daemon, row, &answer->error);
 }
 
 void daemon_adopt(struct daemon *daemon, const char *directory, struct answer *answer)
 {
     struct run_row row = {0};
-    struct run_row known;
     answer->status = 400;
     if (directory[0] != '/') {
         answer_fail(answer, 400, "'%.200s' is not an absolute path of a run directory", directory);
     } else if (read_row(&row, directory, &answer->error) == 0 && !is_looked_after(daemon, directory, answer)) {
-        pthread_mutex_lock(&daemon->lock);
-        if (!executor_named(daemon, row.executor)) {
-            answer_fail(answer, 400, "%s: its executor, %.40s, is not one of this build's", directory, row.executor);
-        } else if (state_find_run_id(daemon->state, row.run_id, &known, NULL) == 0) {
-            answer_fail(answer, 409, "%s is known already, as %s/%s", directory, known.project, known.name);
-            run_row_release(&known);
-        } else if (add_run(daemon, &row, &answer->error) != 0) {
-            answer->status = 409;
-        } else {
-            answer->status = 201;
-            answer->body = run_summary(daemon, &row);
-        }
-        pthread_mutex_unlock(&daemon->lock);
+        if (change_begin_for(daemon, answer) == 0 && change_end_for(daemon, take_in(daemon, &row, answer), answer) == 0)
+            answer_summary(daemon, row.id, 201, answer);
     }
     run_row_release(&row);
     daemon_wake(daemon);

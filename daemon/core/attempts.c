@@ -91,12 +91,12 @@ static int begin_row(struct daemon *daemon, const struct view *view, int64_t num
 
 static int make_row(struct daemon *daemon, const struct view *view, int64_t number, struct attempt_row *attempt, struct error *err)
 {
-    if (state_begin(daemon->state, err) != 0)
+    if (change_begin(daemon, err) != 0)
         return -1;
-    if (begin_row(daemon, view, number, attempt, err) == 0 && close_before(daemon, view, number, err) == 0)
-        return state_commit(daemon->state, err);
-    state_rollback(daemon->state);
-    return -1;
+    int status = begin_row(daemon, view, number, attempt, err);
+    if (status == 0)
+        status = close_before(daemon, view, number, err);
+    return change_end(daemon, status, err);
 }
 
 int attempt_of(struct daemon *daemon, const struct view *view, int64_t number, struct attempt_row *attempt)
@@ -105,12 +105,12 @@ int attempt_of(struct daemon *daemon, const struct view *view, int64_t number, s
     *attempt = (struct attempt_row){0};
     pthread_mutex_lock(&daemon->lock);
     int found = state_get_attempt(daemon->state, view->id, number, attempt, &err);
-    if (found == 1)
-        found = make_row(daemon, view, number, attempt, &err);
     pthread_mutex_unlock(&daemon->lock);
+    if (found == 1)
+        found = make_row(daemon, view, number, attempt, &err); // nobody else makes one meanwhile: this is the tick thread's
     if (found == 0)
         return 0;
-    core_log("%s/%s: %s", view->project, view->name, err.text);
+    log_run(view, &err);
     attempt_row_release(attempt);
     return -1;
 }

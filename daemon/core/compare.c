@@ -188,59 +188,29 @@ static struct json *compare_configuration(const struct run_row rows[2])
 
 // ---- predicted and measured ----
 
-// "memory.total" in nested objects.
-static const struct json *lookup(const struct json *object, const char *path)
-{
-    char *copy = string_copy(path), *rest = NULL;
-    for (char *key = copy ? strtok_r(copy, ".", &rest) : NULL; key && object; key = strtok_r(NULL, ".", &rest))
-        object = js_get(object, key);
-    free(copy);
-    return path ? object : NULL;
-}
-
 static struct json *keep_or_null(const struct json *value)
 {
     return value ? js_keep(value) : js_null();
 }
 
-// Tokens of a step, from the metrics; null for what no metric says.
-static struct json *tokens_measured(struct daemon *daemon, const struct run_row *row, const char *name)
-{
-    int64_t step = series_last_step(daemon->series, row->run_id);
-    double tokens = series_last_value(daemon->series, row->run_id, "tokens", NAN);
-    if (strcmp(name, "tokens per step") != 0 || step < 1 || !isfinite(tokens))
-        return js_null();
-    return js_integer(llround(tokens / (double)step));
-}
-
 static struct json *compare_predictions(struct daemon *daemon, const struct run_row rows[2])
 {
-    static const struct {
-        const char *name, *planned, *measured, *unit;
-    } table[] = {
-        {"parameters", "parameters.total", "parameters.total", ""},
-        {"active parameters", "parameters.active", "parameters.active", ""},
-        {"FLOP per token", "flops_per_token", NULL, "FLOP"},
-        {"tokens per step", "tokens_per_step", NULL, ""},
-        {"memory of a rank", "memory.total_worst", "peak_memory_bytes", "bytes"},
-        {"all-to-all of a rank and step", "alltoall_bytes_per_step", "alltoall_bytes_per_step", "bytes"},
-    };
-    struct json *list = js_array();
-    struct json *ends[2] = {run_measured(daemon, &rows[0]), run_measured(daemon, &rows[1])};
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+    struct json *list = js_array(), *a = run_predicted(daemon, &rows[0]), *b = run_predicted(daemon, &rows[1]);
+    for (size_t i = 0; i < js_count(a); i++) {
+        const struct json *one = js_at(a, i), *two = js_at(b, i);
+        if (js_kind(js_get(one, "predicted")) == JSON_KIND_NULL && js_kind(js_get(two, "predicted")) == JSON_KIND_NULL)
+            continue;
         struct json *line = js_object();
-        js_set(line, "name", js_string(table[i].name));
-        js_set(line, "a", keep_or_null(lookup(rows[0].plan, table[i].planned)));
-        js_set(line, "b", keep_or_null(lookup(rows[1].plan, table[i].planned)));
-        js_set(line, "measured_a",
-            table[i].measured ? keep_or_null(lookup(ends[0], table[i].measured)) : tokens_measured(daemon, &rows[0], table[i].name));
-        js_set(line, "measured_b",
-            table[i].measured ? keep_or_null(lookup(ends[1], table[i].measured)) : tokens_measured(daemon, &rows[1], table[i].name));
-        js_set(line, "unit", js_string(table[i].unit));
+        js_set(line, "name", keep_or_null(js_get(one, "name")));
+        js_set(line, "a", keep_or_null(js_get(one, "predicted")));
+        js_set(line, "b", keep_or_null(js_get(two, "predicted")));
+        js_set(line, "measured_a", keep_or_null(js_get(one, "measured")));
+        js_set(line, "measured_b", keep_or_null(js_get(two, "measured")));
+        js_set(line, "unit", keep_or_null(js_get(one, "unit")));
         js_append(list, line);
     }
-    js_free(ends[0]);
-    js_free(ends[1]);
+    js_free(a);
+    js_free(b);
     return list;
 }
 
@@ -299,6 +269,8 @@ static void compare(struct daemon *daemon, const struct run_row rows[2], struct 
         return;
     }
     struct json *body = js_object();
+    series_need(daemon, &rows[0]);
+    series_need(daemon, &rows[1]);
     js_set(body, "a", run_summary(daemon, &rows[0]));
     js_set(body, "b", run_summary(daemon, &rows[1]));
     int64_t last_a = series_last_step(daemon->series, rows[0].run_id), last_b = series_last_step(daemon->series, rows[1].run_id);

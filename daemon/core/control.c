@@ -1,4 +1,4 @@
-// What a person asks of a run that is there: cancel, retry; and the stream of everything that happens.
+// What a person asks of a run that is there: cancel, and retry.
 #include "daemon/core/core.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
@@ -13,17 +13,20 @@
 
 enum { NEEDS_MAX = 1100 };
 
-// Under the lock: the run as it is now, as an accepted answer.
-static void answer_accepted(struct daemon *daemon, int64_t id, struct answer *answer)
+// A wish about one run is one change of the store. 0: it has begun, and the run is there.
+static int begin_wish(struct daemon *daemon, const char *run, struct run_row *row, struct answer *answer)
 {
-    struct run_row row;
-    if (state_get_run(daemon->state, id, &row, &answer->error) != 0) {
-        answer->status = 500;
-        return;
-    }
-    answer->status = 202;
-    answer->body = run_summary(daemon, &row);
-    run_row_release(&row);
+    if (change_begin_for(daemon, answer) != 0)
+        return -1;
+    return answer_run(daemon, run, row, answer) == 0 ? 0 : change_end_for(daemon, -1, answer);
+}
+
+static void end_wish(struct daemon *daemon, struct run_row *row, int status, struct answer *answer)
+{
+    if (change_end_for(daemon, status, answer) == 0)
+        answer_summary(daemon, row->id, 202, answer);
+    run_row_release(row);
+    daemon_wake(daemon);
 }
 
 static int cancel(struct daemon *daemon, const struct run_row *row, struct answer *answer)
@@ -43,25 +46,18 @@ static int cancel(struct daemon *daemon, const struct run_row *row, struct answe
 void daemon_cancel(struct daemon *daemon, const char *run, struct answer *answer)
 {
     struct run_row row;
-    pthread_mutex_lock(&daemon->lock);
-    if (answer_run(daemon, run, &row, answer) == 0) {
-        if (cancel(daemon, &row, answer) == 0)
-            answer_accepted(daemon, row.id, answer);
-        run_row_release(&row);
-    }
-    pthread_cond_broadcast(&daemon->changed);
-    pthread_mutex_unlock(&daemon->lock);
-    daemon_wake(daemon);
+    if (begin_wish(daemon, run, &row, answer) == 0)
+        end_wish(daemon, &row, cancel(daemon, &row, answer), answer);
 }
 
 // ---- many at once ----
 
 enum { CANCELLED_AT_ONCE = 256 }; // in one transaction
 
-// Of at most CANCELLED_AT_ONCE runs, newest first: what waits for others ends before them. The same as cancel(), but what is over is passed by.
+// Within a change. Of at most CANCELLED_AT_ONCE runs, newest first: what waits for others ends before them. The same as cancel(), but what is over is passed by.
 static int cancel_some(struct daemon *daemon, const int64_t *runs, const enum run_state *states, size_t count, int64_t counts[2], struct error *err)
 {
-    int status = state_begin(daemon->state, err);
+    int status = 0;
     for (size_t i = 0; i < count && status == 0; i++) {
         bool queued = states[i] == RUN_QUEUED;
         status = state_request_cancel(daemon->state, runs[i], err);
@@ -69,10 +65,7 @@ static int cancel_some(struct daemon *daemon, const int64_t *runs, const enum ru
             status = core_change(daemon, runs[i], RUN_CANCELLED, "cancelled before it began", "user", err);
         counts[queued ? 0 : 1]++;
     }
-    if (status == 0)
-        return state_commit(daemon->state, err);
-    state_rollback(daemon->state);
-    return -1;
+    return status;
 }
 
 void daemon_cancel_many(struct daemon *daemon, const char *project, const char *with, struct answer *answer)
@@ -95,14 +88,22 @@ void daemon_cancel_many(struct daemon *daemon, const char *project, const char *
             return;
         }
     }
+    pthread_mutex_lock(&daemon->lock);
+    bool there = !project || state_has_project(daemon->state, project);
+    pthread_mutex_unlock(&daemon->lock);
+    if (!there) {
+        answer_fail(answer, 404, "there is no run of project %s", project);
+        return;
+    }
     while (status == 0 && found == CANCELLED_AT_ONCE) {
-        pthread_mutex_lock(&daemon->lock);
+        status = change_begin_for(daemon, answer);
+        if (status != 0)
+            break;
         status = state_alive_before(daemon->state, project, experiment, before, CANCELLED_AT_ONCE, runs, states, &found, &answer->error);
         if (status == 0)
             status = cancel_some(daemon, runs, states, found, counts, &answer->error);
         before = found ? runs[found - 1] : before;
-        pthread_cond_broadcast(&daemon->changed);
-        pthread_mutex_unlock(&daemon->lock);
+        status = change_end_for(daemon, status, answer);
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); // others that wait for the lock come in between
     }
     daemon_wake(daemon);
@@ -116,7 +117,7 @@ void daemon_cancel_many(struct daemon *daemon, const char *project, const char *
 
 // ---- retry: what it needs ----
 
-// Back into the queue, and before it whatever it needs that did not succeed. Depth is bounded by the needs themselves: they have no cycle.
+// Within a change: back into the queue, and before it whatever it needs that did not succeed. Depth is bounded by the needs themselves: they have no cycle.
 static int retry(struct daemon *daemon, const struct run_row *row, struct error *err)
 {
     int64_t needed[NEEDS_MAX];
@@ -257,52 +258,24 @@ static int settle_spec(struct daemon *daemon, const struct run_row *row, const s
 
 // ---- retry ----
 
+static int try_again(struct daemon *daemon, const struct run_row *row, const struct json *accepted, struct answer *answer)
+{
+    if (!run_state_ended(row->state))
+        return answer_fail(
+            answer, 409, "%s/%s is %s: only a run that is over can be tried again", row->project, row->name, run_state_name(row->state));
+    if (row->state == RUN_SUCCEEDED)
+        return answer_fail(answer, 409, "%s/%s has succeeded: there is nothing to try again", row->project, row->name);
+    if (settle_spec(daemon, row, accepted, answer) != 0)
+        return -1;
+    int status = retry(daemon, row, &answer->error);
+    if (status != 0)
+        answer->status = 500;
+    return status;
+}
+
 void daemon_retry(struct daemon *daemon, const char *run, const struct json *accepted, struct answer *answer)
 {
     struct run_row row;
-    pthread_mutex_lock(&daemon->lock);
-    if (answer_run(daemon, run, &row, answer) == 0) {
-        if (!run_state_ended(row.state))
-            answer_fail(
-                answer, 409, "%s/%s is %s: only a run that is over can be tried again", row.project, row.name, run_state_name(row.state));
-        else if (row.state == RUN_SUCCEEDED)
-            answer_fail(answer, 409, "%s/%s has succeeded: there is nothing to try again", row.project, row.name);
-        else if (settle_spec(daemon, &row, accepted, answer) != 0)
-            ; // it has said why
-        else if (retry(daemon, &row, &answer->error) == 0)
-            answer_accepted(daemon, row.id, answer);
-        else
-            answer->status = 500;
-        run_row_release(&row);
-    }
-    pthread_mutex_unlock(&daemon->lock);
-    daemon_wake(daemon);
-}
-
-void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct answer *answer)
-{
-    if (wait_ms > EVENTS_WAIT_MAX_MS)
-        wait_ms = EVENTS_WAIT_MAX_MS;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000;
-    until.tv_nsec += (wait_ms % 1000) * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    pthread_mutex_lock(&daemon->lock);
-    int64_t newest = after < 0 ? state_last_event(daemon->state) : 0;
-    struct json *events = after < 0 ? js_array() : state_events_after(daemon->state, after, &answer->error);
-    while (events && js_count(events) == 0 && wait_ms > 0 && after >= 0 && pthread_cond_timedwait(&daemon->changed, &daemon->lock, &until) == 0) {
-        js_free(events);
-        events = state_events_after(daemon->state, after, &answer->error);
-    }
-    pthread_mutex_unlock(&daemon->lock);
-    answer->status = events ? 200 : 500;
-    if (!events)
-        return;
-    size_t count = js_count(events);
-    int64_t last = after < 0 ? newest : count ? js_integer_of(js_get(js_at(events, count - 1), "id"), after) : after;
-    answer->body = js_object();
-    js_set(answer->body, "events", events);
-    js_set(answer->body, "last", js_integer(last));
+    if (begin_wish(daemon, run, &row, answer) == 0)
+        end_wish(daemon, &row, try_again(daemon, &row, accepted, answer), answer);
 }

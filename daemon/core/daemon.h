@@ -43,11 +43,12 @@ void daemon_submit(struct daemon *daemon, const struct json *body, struct answer
 void daemon_submissions(struct daemon *daemon, struct answer *answer);
 void daemon_submission_cancel(struct daemon *daemon, const char *id, struct answer *answer); // 202; asked while it is not complete, nothing of it stays
 void daemon_end_submissions(struct daemon *daemon); // none will be completed any more: the daemon is about to end
-// {"runs": [{project, name, run_id, kind, state, reason, attempt, step, iterations, progress 0..1, eta_seconds|null, loss|null,
+// {"runs": [{project, name, run_id, kind, state, reason, attempt, submission, step, iterations, progress 0..1, eta_seconds|null, loss|null,
 //   diverged_step|null (from which on its loss is not finite), validation_loss|null, tokens_per_second|null, commit, dirty, created, started, ended, directory, experts}]}  newest first
 void daemon_list(struct daemon *daemon, const char *project, struct answer *answer);
 // The list's members and attempts [{number, job_id, state, started, ended, code, signal}], provenance {}, plan {}, measured {the worker's end record}|null, spec {}, last
-// {metric:value}, events […], argv […], metrics [names], needs […]
+// {metric:value}, events […, of checkpoints also "step"], events_left_out {checkpoints, others}: how many, the oldest of each, argv […],
+// metrics [names], needs […]
 void daemon_show(struct daemon *daemon, const char *run, struct answer *answer);
 // series_read's object under "metrics", and "run", "last_step"
 void daemon_metrics(struct daemon *daemon, const char *run, const char *const *names, size_t count, int64_t after_step, int64_t max_points,
@@ -78,7 +79,7 @@ void daemon_events(struct daemon *daemon, int64_t after, int wait_ms, struct ans
 // and answer on failure.
 int daemon_open_log(struct daemon *daemon, const char *run, int64_t attempt, const char *stream, struct answer *answer);
 // {version, pid, started, home, trackio, config {file|null, read, fault|null}, scheduler {name, answers, silent_since|null, faults […], …}|null, cores,
-// gpus, runs_alive}
+// gpus, runs_alive, curve_rows_read, ticks {count, recent, cpu_ms_mean, cpu_ms_largest}}
 void daemon_health(struct daemon *daemon, struct answer *answer);
 // Calls use with the names that config.yaml allows browsers to call this daemon by, as it says now; they are gone when it returns.
 void daemon_allowed_hosts(struct daemon *daemon, void (*use)(void *context, const char *const *hosts, size_t count), void *context);

@@ -1,6 +1,5 @@
 #include "daemon/core/draft.h"
 #include "daemon/core/dataset.h"
-#include "daemon/record/provenance.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/base/hash.h"
@@ -26,47 +25,12 @@ static struct draft *add_draft(struct drafts *drafts, const char *kind)
     return draft;
 }
 
-char *draft_staging(const char *directory, const char *run_id)
-{
-    return string_format("%.*s/.new-%s", (int)(strrchr(directory, '/') - directory), directory, run_id);
-}
-
-void draft_free_name(const struct draft *draft)
-{
-    char *staging = draft_staging(draft->row.directory, draft->row.run_id), *aside = string_format("%s-old", staging);
-    if (rename(draft->row.directory, aside) == 0)
-        directory_remove(aside, NULL);
-    free(aside);
-    free(staging);
-}
-
-static void remove_directories(struct draft *draft, bool undo)
-{
-    if (draft->staging)
-        directory_remove(draft->staging, NULL);
-    if (undo && draft->placed)
-        draft_free_name(draft);
-}
-
-// The folders around them, where nothing else is in them.
-static void remove_parents(struct draft *draft, bool root)
-{
-    if (!draft->root || !draft->row.project[0])
-        return;
-    char *project = path_join(draft->root, draft->row.project);
-    if (!root)
-        rmdir(project);
-    else if (draft->root_made)
-        rmdir(draft->root);
-    free(project);
-}
-
 void drafts_release(struct drafts *drafts, bool undo)
 {
     for (size_t i = 0; i < drafts->count; i++)
-        remove_directories(&drafts->at[i], undo);
+        draft_remove(&drafts->at[i], undo);
     for (size_t i = 0; i < 2 * drafts->count && undo; i++)
-        remove_parents(&drafts->at[i % drafts->count], i >= drafts->count);
+        draft_remove_parents(&drafts->at[i % drafts->count], i >= drafts->count);
     for (size_t i = 0; i < drafts->count; i++) {
         struct draft *draft = &drafts->at[i];
         run_row_release(&draft->row);
@@ -287,26 +251,7 @@ static int look_at_from(struct daemon *daemon, struct drafts *drafts, size_t ind
     return status;
 }
 
-// ---- its directory ----
-
-// before: a draft whose directory is there.
-static int make_staging(struct draft *draft, const struct draft *before, struct error *err)
-{
-    bool there = before && strcmp(before->root, draft->root) == 0 && strcmp(before->row.project, draft->row.project) == 0;
-    draft->root_made = !there && !file_exists(draft->root);
-    char *project = path_join(draft->root, draft->row.project);
-    int status = there ? 0 : directory_make(project, err);
-    if (status == 0) {
-        draft->staging = draft_staging(draft->row.directory, draft->row.run_id);
-        if (mkdir(draft->staging, 0777) != 0) {
-            status = error_errno(err, "%s: cannot write here", project);
-            free(draft->staging);
-            draft->staging = NULL;
-        }
-    }
-    free(project);
-    return status == 0 ? 0 : error_context(err, "output");
-}
+// ---- the stages that make it ----
 
 static struct json *tokenize_spec(struct daemon *daemon, const struct draft *user)
 {
@@ -403,42 +348,6 @@ static int check_runs(struct daemon *daemon, struct drafts *drafts, struct error
             status = error_context(err, "%s", drafts->at[i].spec.name);
     js_free(names);
     return status;
-}
-
-// What a record tells of, and a trial seldom changes.
-static bool same_record(const struct draft *a, const struct draft *b)
-{
-    static const char *const sections[] = {"code", "image", "data", "environment"};
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
-        const struct json *one = js_get(a->row.spec, sections[i]), *other = js_get(b->row.spec, sections[i]);
-        if (!one != !other || (one && !js_equal(one, other)))
-            return false;
-    }
-    return true;
-}
-
-static int collect_record(struct daemon *daemon, struct draft *draft, const struct draft *before, const struct json *body, struct error *err)
-{
-    if (before && same_record(before, draft)) {
-        draft->row.provenance = provenance_share(before->row.provenance, before->staging, draft->staging, err);
-    } else {
-        char *digests = path_join(daemon->home, "digests.json"); // of large files, so that they are not hashed for each run
-        struct provenance_request request = {.spec = &draft->spec,
-            .environment = js_get(body, "environment"),
-            .directory = draft->staging,
-            .worker = daemon->worker,
-            .digests = digests};
-        draft->row.provenance = provenance_collect_for(&request, err);
-        free(digests);
-    }
-    return draft->row.provenance ? 0 : -1;
-}
-
-int draft_make_directory(struct daemon *daemon, struct draft *draft, const struct draft *before, const struct json *body, struct error *err)
-{
-    if (make_staging(draft, before, err) != 0)
-        return -1;
-    return draft->has_spec ? collect_record(daemon, draft, before, body, err) : 0;
 }
 
 // Puts the stages in front; sibling references move with them.

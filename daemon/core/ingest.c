@@ -1,93 +1,19 @@
 // Reading what the worker wrote: records.jsonl of each attempt, in order, by offset. A batch goes to Trackio first (twice changes nothing
 // there: each line has its identifier), then to our database together with the cursor, in one transaction; a crash in between repeats the
 // batch. A run that writes faster than it is read gets its share of each tick and no more.
-#include "daemon/core/core.h"
+#include "daemon/core/chunk.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK_LINES = 256, FIRST_LINES = 16 };
-#define STEP_MAX (INT64_C(1) << 53) // what a browser can count to
-
-struct item {
-    struct json *line; // NULL: malformed
-    char *raw;         // of a malformed line
-    const char *why;
-    size_t bytes;
-    int64_t offset;
-};
-
-struct chunk {
-    const struct view *view;
-    struct item items[CHUNK_LINES];
-    size_t count;
-    size_t bytes;
-};
-
-// A line for Trackio must be this run's own and of the form that its importer needs: one wrong line would stop a whole inbox.
-static const char *fault_of(const struct json *line, const struct view *view)
-{
-    const char *kind = js_string_of(js_get(line, "kind"), "");
-    const char *run_id = js_string_of(js_get(line, "run_id"), "");
-    if (!kind[0])
-        return "no kind";
-    if (strcmp(run_id, view->run_id) != 0)
-        return "of another run";
-    bool metric = strcmp(kind, "metric") == 0, system = strcmp(kind, "system_metric") == 0, alert = strcmp(kind, "alert") == 0;
-    if (!metric && !system && !alert)
-        return NULL;
-    if (strcmp(js_string_of(js_get(line, "project"), ""), view->project) != 0 ||
-        strcmp(js_string_of(js_get(line, "run"), ""), view->name) != 0)
-        return "of another run";
-    if (isnan(clock_parse(js_string_of(js_get(line, "timestamp"), ""))))
-        return "no timestamp";
-    if (!js_string_of(js_get(line, alert ? "alert_id" : "log_id"), NULL))
-        return "no identifier";
-    if (!alert && js_kind(js_get(line, "metrics")) != JSON_KIND_OBJECT)
-        return "metrics is not an object";
-    if (metric && js_kind(js_get(line, "step")) != JSON_KIND_INTEGER)
-        return "step is not an integer";
-    if (metric && (js_integer_of(js_get(line, "step"), 0) < 0 || js_integer_of(js_get(line, "step"), 0) > STEP_MAX))
-        return "step is not one that a run can have";
-    return NULL;
-}
-
-static void take_line(void *context, const struct json *line, const char *raw, size_t bytes, int64_t offset)
-{
-    struct chunk *chunk = context;
-    struct item *item = &chunk->items[chunk->count++];
-    *item = (struct item){.bytes = bytes, .offset = offset, .why = line ? fault_of(line, chunk->view) : "not a JSON object"};
-    chunk->bytes += bytes;
-    if (!item->why) {
-        item->line = js_keep(line);
-        return;
-    }
-    item->raw = allocate(bytes + 1, 1);
-    memcpy(item->raw, raw, bytes);
-}
-
-static void chunk_clear(struct chunk *chunk)
-{
-    for (size_t i = 0; i < chunk->count; i++) {
-        js_free(chunk->items[i].line);
-        free(chunk->items[i].raw);
-    }
-    chunk->count = 0;
-    chunk->bytes = 0;
-}
-
-static bool is_kind(const struct item *item, const char *kind)
-{
-    return item->line && strcmp(js_string_of(js_get(item->line, "kind"), ""), kind) == 0;
-}
+enum { FIRST_LINES = 16 };
 
 // To Trackio, without the lock: this may wait for another client's. 0, 1 later, -1.
 static int write_trackio(struct daemon *daemon, const struct view *view, const struct item *items, size_t count, struct error *err)
@@ -95,7 +21,7 @@ static int write_trackio(struct daemon *daemon, const struct view *view, const s
     const struct json *lines[CHUNK_LINES];
     size_t used = 0;
     for (size_t i = 0; i < count; i++)
-        if (is_kind(&items[i], "metric") || is_kind(&items[i], "system_metric") || is_kind(&items[i], "alert"))
+        if (item_is_trackio(&items[i]))
             lines[used++] = items[i].line;
     return used ? trackio_write(daemon->writer, view->project, lines, used, err) : 0;
 }
@@ -117,21 +43,15 @@ static int keep_aside(
 static int store_items(struct daemon *daemon, const struct view *view, struct watch *watch, const struct item *items, size_t count,
     struct attempt_row *attempt, struct error *err)
 {
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_begin(daemon->state, err);
-    if (status == 0) {
-        for (size_t i = 0; i < count && status == 0; i++)
-            status = items[i].line ? store_line(daemon, view, watch, attempt->number, items[i].line, err)
-                                   : keep_aside(daemon, view, watch, attempt->number, &items[i], err);
-        if (status == 0)
-            status = state_put_attempt(daemon->state, attempt, err);
-        if (status == 0)
-            status = state_commit(daemon->state, err);
-        else
-            state_rollback(daemon->state);
-    }
-    pthread_mutex_unlock(&daemon->lock);
-    return status;
+    int status = change_begin(daemon, err);
+    if (status != 0)
+        return -1;
+    for (size_t i = 0; i < count && status == 0; i++)
+        status = items[i].line ? store_line(daemon, view, watch, attempt->number, items[i].line, err)
+                               : keep_aside(daemon, view, watch, attempt->number, &items[i], err);
+    if (status == 0)
+        status = state_put_attempt(daemon->state, attempt, err);
+    return change_end(daemon, status, err);
 }
 
 // The start of a resumed attempt sets the older rows aside first. attempt's cursor says where the batch ends.
@@ -139,7 +59,7 @@ static int store_batch(struct daemon *daemon, const struct view *view, struct wa
     struct attempt_row *attempt, struct error *err)
 {
     int status = 0;
-    if (attempt->number > 1 && is_kind(&items[0], "start"))
+    if (attempt->number > 1 && item_is(&items[0], "start"))
         status = supersede(daemon, view, attempt->number, js_integer_of(js_get(items[0].line, "resumed_from"), 0) + 1, err);
     if (status == 0)
         status = write_trackio(daemon, view, items, count, err);
@@ -153,8 +73,8 @@ static int store_chunk(struct daemon *daemon, const struct view *view, struct wa
 {
     for (size_t first = 0, last; first < chunk->count; first = last) {
         last = first + 1;
-        bool alone = is_kind(&chunk->items[first], "start");
-        while (!alone && last < chunk->count && !is_kind(&chunk->items[last], "start"))
+        bool alone = item_is(&chunk->items[first], "start");
+        while (!alone && last < chunk->count && !item_is(&chunk->items[last], "start"))
             last++;
         struct attempt_row moved = *attempt;
         moved.ingest_offset = last < chunk->count ? chunk->items[last].offset : reader->offset;
@@ -198,9 +118,7 @@ static void complain(struct daemon *daemon, const struct view *view, struct watc
         return;
     watch->trackio_waits = true;
     core_log("%s/%s: %s", view->project, view->name, text);
-    pthread_mutex_lock(&daemon->lock);
-    core_event(daemon, view->id, "warning", text, "daemon", clock_wall());
-    pthread_mutex_unlock(&daemon->lock);
+    change_event(daemon, view, "warning", text, "daemon");
 }
 
 // How many lines to read next: as many as the bytes that are left of this tick's share hold, going by the lines seen so far.
@@ -229,17 +147,16 @@ static bool ingest_attempt(struct daemon *daemon, const struct view *view, struc
     int64_t lines = 0, got = 1;
     size_t bytes = 0;
     int status = 0;
-    double until = clock_steady() + INGEST_SECONDS;
-    while (status == 0 && got > 0 && lines < INGEST_LINES && bytes < INGEST_BYTES && clock_steady() < until) {
+    while (status == 0 && got > 0 && bytes < INGEST_BYTES && (lines == 0 || !budget_is_spent(daemon))) {
         struct record_reader reader = {attempt->ingest_offset, attempt->ingest_sequence};
-        got = record_read(&reader, path, lines_next(lines, bytes), take_line, chunk, &err);
+        got = record_read(&reader, path, lines_next(lines, bytes), chunk_take, chunk, &err);
         if (got > 0)
             status = store_chunk(daemon, view, watch, chunk, &reader, attempt, &err);
         lines += got > 0 ? got : 0;
         bytes += chunk->bytes;
         chunk_clear(chunk);
     }
-    daemon->behind |= status == 0 && got > 0;
+    watch->behind = status == 0 && got > 0;
     int64_t size = file_size(path);
     if (status == 0 && got == 0 && over && size > attempt->ingest_offset)
         status = store_torn(daemon, view, watch, path, attempt, &err);
@@ -291,7 +208,8 @@ static void settle_code(struct daemon *daemon, const struct view *view, int64_t 
     struct error err = {0};
     if (view->watch->end_attempt != number)
         return;
-    pthread_mutex_lock(&daemon->lock);
+    if (!change_begin_of(daemon, view, &err))
+        return;
     int status = state_get_attempt(daemon->state, view->id, number, &attempt, &err);
     if (status == 0) {
         bool known = attempt.ended == 0 || attempt.code >= 0;
@@ -299,9 +217,7 @@ static void settle_code(struct daemon *daemon, const struct view *view, int64_t 
         status = known ? 0 : state_put_attempt(daemon->state, &attempt, &err);
         attempt_row_release(&attempt);
     }
-    pthread_mutex_unlock(&daemon->lock);
-    if (status < 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
+    change_end_of(daemon, view, status < 0 ? status : 0, &err);
 }
 
 bool ingest_run(struct daemon *daemon, const struct view *view, bool over)
@@ -327,118 +243,4 @@ bool ingest_run(struct daemon *daemon, const struct view *view, bool over)
         watch->ingest_attempt = number;
     }
     return true;
-}
-
-// ---- together ----
-
-enum { TOGETHER_LINES = 16, TOGETHER_RUNS = 64 }; // lines of a run in a round; runs in a transaction of ours
-
-struct share { // what one run has written since
-    const struct view *view;
-    struct attempt_row *attempt;
-    struct item *items;
-    size_t count;
-    struct record_reader reader; // behind it
-};
-
-// Plain lines only: whatever needs thought is left to the run's own turn.
-static bool read_share(const struct view *view, struct attempt_row *attempt, struct chunk *chunk, struct share *share)
-{
-    *share = (struct share){.view = view, .attempt = attempt, .reader = {attempt->ingest_offset, attempt->ingest_sequence}};
-    if (!view->watch->announced || view->watch->ingest_attempt != attempt->number)
-        return false;
-    char *path = run_attempt_file(view->directory, attempt->number, RECORDS_FILE);
-    chunk->view = view;
-    int64_t got = record_read(&share->reader, path, TOGETHER_LINES, take_line, chunk, NULL);
-    free(path);
-    bool plain = got > 0;
-    for (size_t i = 0; i < chunk->count; i++)
-        plain &= chunk->items[i].line && !is_kind(&chunk->items[i], "start");
-    if (plain) {
-        share->count = chunk->count;
-        share->items = allocate(chunk->count, sizeof *share->items);
-        memcpy(share->items, chunk->items, chunk->count * sizeof *share->items);
-        chunk->count = 0;
-        chunk->bytes = 0;
-    }
-    chunk_clear(chunk);
-    return plain;
-}
-
-// All lines for Trackio of the runs of one project, those from first on. false: later, or a fault that the run's own turn will tell.
-static bool share_to_trackio(struct daemon *daemon, const struct share *shares, size_t first, size_t count)
-{
-    const char *project = shares[first].view->project;
-    const struct json **lines = allocate((count - first) * TOGETHER_LINES, sizeof *lines);
-    size_t used = 0;
-    for (size_t i = first; i < count; i++)
-        for (size_t j = 0; j < shares[i].count && strcmp(shares[i].view->project, project) == 0; j++)
-            if (is_kind(&shares[i].items[j], "metric") || is_kind(&shares[i].items[j], "system_metric") || is_kind(&shares[i].items[j], "alert"))
-                lines[used++] = shares[i].items[j].line;
-    bool written = !used || trackio_write(daemon->writer, project, lines, used, NULL) == 0;
-    free(lines);
-    return written;
-}
-
-// Ours, with the cursors behind, of the project's runs from first on: TOGETHER_RUNS of them at most. Returns where to go on; count: nowhere.
-static size_t share_to_state(struct daemon *daemon, const char *project, struct share *shares, size_t first, size_t count)
-{
-    size_t next = first, stored = 0;
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_begin(daemon->state, NULL);
-    for (; next < count && stored < TOGETHER_RUNS && status == 0; next++) {
-        struct share *share = &shares[next];
-        if (strcmp(share->view->project, project) != 0)
-            continue;
-        struct attempt_row moved = *share->attempt;
-        moved.ingest_offset = share->reader.offset;
-        moved.ingest_sequence = share->reader.sequence;
-        for (size_t i = 0; i < share->count && status == 0; i++)
-            status = store_line(daemon, share->view, share->view->watch, moved.number, share->items[i].line, NULL);
-        if (status == 0)
-            status = state_put_attempt(daemon->state, &moved, NULL);
-        stored++;
-    }
-    if (status == 0)
-        status = state_commit(daemon->state, NULL);
-    else
-        state_rollback(daemon->state);
-    for (size_t i = first; i < next && status == 0; i++)
-        if (strcmp(shares[i].view->project, project) == 0) {
-            shares[i].attempt->ingest_offset = shares[i].reader.offset;
-            shares[i].attempt->ingest_sequence = shares[i].reader.sequence;
-        }
-    pthread_mutex_unlock(&daemon->lock);
-    return status == 0 ? next : count;
-}
-
-static bool is_first_of_project(const struct share *shares, size_t index)
-{
-    for (size_t i = index; i-- > 0;)
-        if (strcmp(shares[i].view->project, shares[index].view->project) == 0)
-            return false;
-    return true;
-}
-
-void ingest_together(struct daemon *daemon, const struct view *const *views, struct attempt_row *const *attempts, size_t count)
-{
-    struct share *shares = allocate(count + 1, sizeof *shares);
-    struct chunk *chunk = allocate(1, sizeof *chunk);
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        views[i]->watch->shared = count > 1 && read_share(views[i], attempts[i], chunk, &shares[found]);
-        found += views[i]->watch->shared;
-    }
-    for (size_t i = 0; i < found; i++) {
-        bool written = is_first_of_project(shares, i) && share_to_trackio(daemon, shares, i, found);
-        for (size_t next = i; written && next < found;)
-            next = share_to_state(daemon, shares[i].view->project, shares, next, found);
-    }
-    for (size_t i = 0; i < found; i++) {
-        for (size_t j = 0; j < shares[i].count; j++)
-            js_free(shares[i].items[j].line);
-        free(shares[i].items);
-    }
-    free(chunk);
-    free(shares);
 }

@@ -33,15 +33,20 @@ static bool is_said(const char *text)
     return text && text[0];
 }
 
+static const char *words_or(const char *text, const char *otherwise)
+{
+    return is_said(text) ? text : otherwise;
+}
+
 static const char *last_words(const struct witnesses *w)
 {
-    return is_said(w->last_words) ? w->last_words : "no output on stderr";
+    return words_or(w->last_words, "no output on stderr");
 }
 
 // What a scheduler adds in its own words, or what we say in its place.
 static const char *words_of(const struct witnesses *w, const char *otherwise)
 {
-    return is_said(w->phase_reason) ? w->phase_reason : otherwise;
+    return words_or(w->phase_reason, otherwise);
 }
 
 static enum job_phase phase_of(const struct witnesses *w)
@@ -77,14 +82,14 @@ static void judge_stopped(struct judgement *judgement, const struct witnesses *w
 // The ends that only a scheduler knows of. False where the exit code tells the story.
 static bool judge_by_scheduler(struct judgement *judgement, const struct witnesses *w, const char *how, bool saved)
 {
-    const char *nodes = is_said(w->nodes) ? w->nodes : "unknown", *after = saved ? ", stopped after saving" : "";
+    const char *nodes = words_or(w->nodes, "unknown"), *after = saved ? ", stopped after saving" : "";
     switch (phase_of(w) == JOB_ENDED ? w->end : END_FAILED) {
     case END_CANCELLED:
         if (is_stuck(w)) { // by us, who would not see it started again
             judge_stuck(judgement, w, "scheduler");
             return true;
         }
-        if (w->killed)
+        if (w->killed && !w->exit_cancelled)
             return false; // what was left after its own end
         decide(judgement, RUN_CANCELLED, "scheduler", "%s, not by this daemon%s", words_of(w, "cancelled"), after);
         return true;
@@ -122,7 +127,9 @@ static void judge_code(struct judgement *judgement, const struct witnesses *w, i
         judgement->cause = CAUSE_OUT_OF_MEMORY;
         return;
     }
-    if (code == EXIT_BAD_INPUT && !signal_number)
+    if (code == EXIT_BAD_INPUT && !signal_number && !is_said(w->last_words))
+        decide(judgement, RUN_FAILED, witness, "exit code 2 without a word on stderr: it could not write down what was wrong; is the disk full?");
+    else if (code == EXIT_BAD_INPUT && !signal_number)
         decide(judgement, RUN_FAILED, witness, "bad run description or data: %s", last_words(w));
     else
         decide(judgement, RUN_FAILED, witness, "%s: %s", how, last_words(w));
@@ -150,6 +157,21 @@ static void say_diverged(struct judgement *judgement, const struct witnesses *w)
             (long long)w->diverged);
 }
 
+// What was killed between its last checkpoint and its last word has done its work: the next attempt has nothing to train, and says so. One that
+// ended by itself with a fault has something to say.
+static void judge_all_saved(struct judgement *judgement, const struct witnesses *w)
+{
+    bool by_itself = judgement->cause == CAUSE_FAILED && w->exit_present && w->exit_signal == 0;
+    if (judgement->cause == CAUSE_NONE || !w->all_saved || w->cancel_requested || by_itself || is_stuck(w))
+        return;
+    char how[300];
+    snprintf(how, sizeof how, "%.290s", judgement->reason);
+    decide(judgement, RUN_QUEUED, judgement->witness, "all steps are done and saved, but attempt %lld ended before it said so (%s): attempt %lld will say it",
+        (long long)w->attempt, how, (long long)w->attempt + 1);
+    judgement->requeue = true;
+    judgement->cause = CAUSE_NONE;
+}
+
 // The job is over with this code, everything is ingested and nobody is left.
 static void judge_end(struct judgement *judgement, const struct witnesses *w, int64_t code, int signal_number, const char *witness)
 {
@@ -170,6 +192,8 @@ static void judge_end(struct judgement *judgement, const struct witnesses *w, in
         decide(judgement, RUN_CANCELLED, witness, saved ? "cancelled, stopped after saving" : "cancelled (%s)", how);
     } else if (judge_by_scheduler(judgement, w, how, saved)) {
         return;
+    } else if (w->exit_cancelled && phase_of(w) == JOB_GONE && !is_stuck(w)) {
+        decide(judgement, RUN_CANCELLED, witness, saved ? "cancelled, not by this daemon, stopped after saving" : "cancelled, not by this daemon (%s)", how);
     } else if (w->over_time) {
         decide(judgement, RUN_TIMED_OUT, witness, saved ? "time limit reached, stopped after saving" : "time limit reached (%s)", how);
         judgement->cause = CAUSE_TIMED_OUT;
@@ -240,6 +264,12 @@ static void judge_exited(struct judgement *judgement, const struct witnesses *w)
 
 // ---- without one ----
 
+// Its scheduler calls it running, and may for a long time yet: of a node that lost its power, say, or of ranks that hang.
+static const char *silence_of(const struct witnesses *w)
+{
+    return w->started && isfinite(w->heartbeat_age) && w->heartbeat_age >= SILENCE_LOST ? "; its heartbeat has been silent for more than a minute" : "";
+}
+
 static void judge_alive(struct judgement *judgement, const struct witnesses *w)
 {
     if (w->phase == JOB_PENDING && !w->started)
@@ -248,8 +278,12 @@ static void judge_alive(struct judgement *judgement, const struct witnesses *w)
         decide(judgement, w->state, "scheduler", "being cancelled");
     else if (w->phase == JOB_PENDING && w->queues)
         judge_again(judgement, w);
+    else if (w->before_alive)
+        decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld has its nodes (%s) and waits there: attempt %lld is asked to stop, and goes on until it "
+            "ends or has been silent for %.0f s", (long long)w->attempt, words_or(w->nodes, "unknown"), (long long)w->attempt - 1, SILENCE_LOST);
     else if (w->queues && is_said(w->nodes))
-        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running on %s", (long long)w->attempt, w->nodes);
+        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running on %s%s%s%s", (long long)w->attempt, w->nodes,
+            is_said(w->phase_reason) ? ": " : "", is_said(w->phase_reason) ? w->phase_reason : "", silence_of(w));
     else if (w->started || w->phase == JOB_RUNNING)
         decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running", (long long)w->attempt);
 }
@@ -275,6 +309,22 @@ static void judge_launch_failure(struct judgement *judgement, const struct witne
     judgement->cause = CAUSE_FAILED;
 }
 
+// Somebody has removed or renamed what the job wrote, or would have: whether an attempt had begun cannot be said, and none can begin.
+static void judge_removed(struct judgement *judgement, const struct witnesses *w)
+{
+    decide(judgement, RUN_FAILED, "scheduler", "its run directory is not there any more, and the job is over: %s", words_of(w, "the scheduler does not know it"));
+    judgement->cause = CAUSE_FAILED;
+}
+
+// What the job wrote may be there for others: it comes back with its disk.
+static bool waits_for_disk(struct judgement *judgement, const struct witnesses *w)
+{
+    if (!w->away || w->cancel_requested)
+        return false;
+    decide(judgement, w->state, "disk", "its run directory cannot be seen from here (is its disk mounted?): nothing is concluded until it can");
+    return true;
+}
+
 // job.sh does nothing where its submission had been given up: the job was taken back too late, or saw an old file on a shared disk.
 static void judge_unbegun(struct judgement *judgement, const struct witnesses *w)
 {
@@ -287,7 +337,7 @@ static void judge_unbegun(struct judgement *judgement, const struct witnesses *w
 }
 
 // A script that runs an attempt to its end writes down how that was. What ended with code 0 was the job's next start, which came while the
-// submission was not decided and did nothing; the attempt itself went with its node.
+// submission was not decided and did nothing, or that the scheduler could not make at all; the attempt itself went with its node, or by Slurm's hand.
 static void judge_left_behind(struct judgement *judgement, const struct witnesses *w)
 {
     decide(judgement, RUN_QUEUED, "scheduler", "attempt %lld left no exit record, and the job was started again and did nothing: it will be handed over again",
@@ -299,7 +349,7 @@ static void judge_left_behind(struct judgement *judgement, const struct witnesse
 static void judge_told(struct judgement *judgement, const struct witnesses *w)
 {
     bool never_began = !w->started && !is_said(w->nodes) && (w->end == END_CANCELLED || w->end == END_REFUSED);
-    double wait = never_began ? 0 : w->end == END_NODE_FAILED && w->started ? SILENCE_LOST : TOLD_WAIT;
+    double wait = never_began ? 0 : (w->end == END_NODE_FAILED || w->unlaunched) && w->started ? SILENCE_LOST : TOLD_WAIT;
     bool own_end = w->end_present && w->gone_for >= END_RECORD_WAIT;
     char what[300];
     snprintf(what, sizeof what, "ended for the scheduler (%.250s)", words_of(w, "it does not say how"));
@@ -311,6 +361,8 @@ static void judge_told(struct judgement *judgement, const struct witnesses *w)
         decide(judgement, RUN_FINISHING, "scheduler", "ended for the scheduler, its records are being read");
     else if (own_end)
         judge_end(judgement, w, w->end_code, 0, "heartbeat");
+    else if (w->removed && !w->cancel_requested && (w->end == END_COMPLETED || w->end == END_FAILED))
+        judge_removed(judgement, w);
     else if (w->end == END_COMPLETED && !w->started && w->cancel_requested)
         decide(judgement, RUN_CANCELLED, "scheduler", "cancelled before it began");
     else if (w->end == END_COMPLETED && !w->started)
@@ -321,6 +373,10 @@ static void judge_told(struct judgement *judgement, const struct witnesses *w)
         judge_left_behind(judgement, w);
     else if (w->end == END_COMPLETED)
         judge_end(judgement, w, EXIT_DONE, 0, "scheduler");
+    else if (w->unlaunched && w->started && !is_stuck(w) && !w->cancel_requested)
+        judge_left_behind(judgement, w);
+    else if (w->unlaunched && !w->started && !w->cancel_requested) // its next start, after an attempt that went with its node
+        judge_unbegun(judgement, w);
     else if (is_launch_failure(w))
         judge_launch_failure(judgement, w);
     else // a scheduler shows code 0 where there is none
@@ -357,7 +413,17 @@ static void judge_forgotten(struct judgement *judgement, const struct witnesses 
         decide(judgement, RUN_CANCELLED, "scheduler", "cancelled before it began");
         return;
     }
-    decide(judgement, RUN_QUEUED, "scheduler", "the scheduler has forgotten the job before it began: it will be handed over again");
+    if (w->removed) {
+        judge_removed(judgement, w);
+        return;
+    }
+    if (w->unlaunched && w->unbegun >= UNBEGUN_MAX) {
+        decide(judgement, RUN_FAILED, "scheduler", "%s; %lld jobs in a row came to nothing, given up", words_of(w, "not started"), (long long)w->unbegun + 1);
+        judgement->cause = CAUSE_FAILED;
+        return;
+    }
+    decide(judgement, RUN_QUEUED, "scheduler", "%s: it will be handed over again",
+        w->unlaunched ? words_of(w, "the scheduler could not start the job") : "the scheduler has forgotten the job before it began");
     judgement->requeue = true;
 }
 
@@ -377,6 +443,8 @@ static void judge_gone(struct judgement *judgement, const struct witnesses *w)
     else if (w->queues && beating && w->started)
         decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld is running, though the scheduler does not know the job any more",
             (long long)w->attempt);
+    else if (w->unlaunched && !w->started)
+        decide(judgement, w->state, "scheduler", "%s; it is handed over again if no sign of it comes", words_of(w, "not started"));
     else if (!w->queues && w->gone_for >= DESERTED_WAIT)
         decide(judgement, w->state, "scheduler", "no process of attempt %lld is left on this machine, and no exit record: its cores are free; "
             "called lost after %.0f s of silence", (long long)w->attempt, SILENCE_LOST);
@@ -444,11 +512,14 @@ void judge(struct judgement *judgement, const struct witnesses *witnesses)
         judge_exited(judgement, w);
     else if (phase == JOB_PENDING || phase == JOB_RUNNING)
         judge_alive(judgement, w);
+    else if (waits_for_disk(judgement, w))
+        return;
     else if (phase == JOB_ENDED)
         judge_told(judgement, w);
     else if (phase == JOB_GONE)
         judge_gone(judgement, w);
     else
         judge_deaf(judgement, w);
+    judge_all_saved(judgement, w);
     say_diverged(judgement, w);
 }

@@ -25,7 +25,7 @@
 #define SETTLE_WAIT 60.0    // exit record there, and a scheduler that says nothing new: what is left is killed; success is believed
 #define DEAF_SAID 30.0      // a scheduler silent for so long is spoken of
 #define IDLE_MAX 10         // attempts in a row that came no further than those before them, after which a run is not continued any more
-#define UNBEGUN_MAX 5       // jobs in a row that ended well without having begun an attempt, after which no other is handed over
+#define UNBEGUN_MAX 5       // jobs in a row that ended without having begun an attempt, after which no other is handed over
 
 enum cause { // why an attempt ended without success: what `retry.on` names
     CAUSE_NONE,
@@ -48,6 +48,7 @@ struct witnesses {
     int64_t job_code;         // of JOB_ENDED: the script's exit code; -1: none
     int job_signal;           // of JOB_ENDED; 0: none
     const char *phase_reason; // in words; may be NULL
+    bool unlaunched;          // of JOB_GONE, JOB_ENDED: the scheduler could not start it, or not once more, as phase_reason says
     bool strange;             // of JOB_UNKNOWN: the scheduler calls its state something that we do not know, as phase_reason says
     const char *nodes;        // where it runs or ran; may be NULL or empty
     double gone_for;          // seconds since the executor first said that it is gone, or has ended (0: it did not)
@@ -55,14 +56,18 @@ struct witnesses {
     bool exit_present;        // exit record
     int64_t exit_code;
     int exit_signal;       // 0: none
+    bool exit_cancelled;   // the scheduler told the job, not us, that somebody cancelled it
     double exit_seen_for;  // seconds since we first saw the exit record
     bool started;          // the attempt's directory is there
+    bool away;             // the run directory cannot be seen, nor that of its project: its disk is not mounted here, most likely
+    bool removed;          // the run directory is not there any more, that of its project is
     bool before_alive;     // this attempt has not begun, and an earlier one that left no exit record beat less than SILENCE_LOST ago
     int64_t idle;          // attempts in a row, the last one among them, that made no new step
-    int64_t unbegun;       // jobs in a row that ended well without having begun an attempt, before this one
+    int64_t unbegun;       // jobs in a row that ended well, or could not be started, without having begun an attempt, before this one
     bool done_before;      // an earlier attempt ended with exit code 0: this one should not be
     bool records_complete; // every line of records.jsonl is in the store
     bool says_end;         // a scheduler's launcher started it, and the worker writes an end of its own: success is what that says
+    bool all_saved;        // there is a complete checkpoint of its last step
     bool end_present;      // the worker's own end
     int64_t end_code;
     double heartbeat_age; // seconds; INFINITY: none

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static double time_of(const struct json *line)
@@ -15,9 +16,7 @@ static double time_of(const struct json *line)
 static int add_event(
     struct daemon *daemon, const struct view *view, const struct json *line, const char *kind, const char *text, struct error *err)
 {
-    int status = state_add_event(daemon->state, view->id, kind, text, "heartbeat", time_of(line), err);
-    pthread_cond_broadcast(&daemon->changed);
-    return status;
+    return state_add_event(daemon->state, view->id, kind, text, "heartbeat", time_of(line), err);
 }
 
 static int store_event(struct daemon *daemon, const struct view *view, int64_t attempt, const struct json *line, struct error *err)
@@ -43,6 +42,14 @@ static int store_alert(struct daemon *daemon, const struct view *view, const str
     return add_event(daemon, view, line, "alert", text, err);
 }
 
+static const char checkpoint_of_step[] = "checkpoint of step ";
+
+int64_t checkpoint_step_said(const char *text)
+{
+    size_t length = sizeof checkpoint_of_step - 1;
+    return strncmp(text, checkpoint_of_step, length) == 0 ? strtoll(text + length, NULL, 10) : 0;
+}
+
 int store_line(
     struct daemon *daemon, const struct view *view, struct watch *watch, int64_t attempt, const struct json *line, struct error *err)
 {
@@ -62,10 +69,10 @@ int store_line(
         watch->end_attempt = attempt;
         watch->end_code = js_integer_of(js_get(line, "code"), -1);
     }
-    if (strcmp(kind, "checkpoint") == 0) {
+    if (strcmp(kind, CHECKPOINT_NOTE) == 0) {
         char text[128];
-        snprintf(text, sizeof text, "checkpoint of step %lld is complete", (long long)step);
-        if (add_event(daemon, view, line, "checkpoint", text, err) != 0)
+        snprintf(text, sizeof text, "%s%lld is complete", checkpoint_of_step, (long long)step);
+        if (add_event(daemon, view, line, CHECKPOINT_NOTE, text, err) != 0)
             return -1;
     }
     return state_add_note(daemon->state, view->id, attempt, step, kind, line, err);

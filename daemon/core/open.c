@@ -12,35 +12,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-void core_log(const char *format, ...)
-{
-    char when[CLOCK_TEXT];
-    clock_text(when, clock_wall());
-    flockfile(stderr);
-    fprintf(stderr, "%.19sZ ", when);
-    va_list args;
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    funlockfile(stderr);
-}
-
-int core_change(struct daemon *daemon, int64_t run, enum run_state to, const char *reason, const char *witness, struct error *err)
-{
-    int status = state_change(daemon->state, run, to, reason, witness, err);
-    pthread_cond_broadcast(&daemon->changed);
-    return status;
-}
-
-void core_event(struct daemon *daemon, int64_t run, const char *kind, const char *text, const char *witness, double when)
-{
-    struct error err = {0};
-    if (state_add_event(daemon->state, run, kind, text, witness, when, &err) != 0)
-        core_log("run %lld: event %s: %s", (long long)run, kind, err.text);
-    pthread_cond_broadcast(&daemon->changed);
-}
-
 // Who holds the lock is written into the file, for the message only: the flock itself is the truth.
 static int take_home(struct daemon *daemon, struct error *err)
 {
@@ -97,18 +68,6 @@ static void remove_staging(const struct daemon *daemon)
     free(pattern);
 }
 
-static void init_waiting(struct daemon *daemon)
-{
-    pthread_condattr_t steady;
-    pthread_condattr_init(&steady);
-    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_mutex_init(&daemon->lock, NULL);
-    pthread_mutex_init(&daemon->wake_lock, NULL);
-    pthread_cond_init(&daemon->changed, &steady);
-    pthread_cond_init(&daemon->wake, &steady);
-    pthread_condattr_destroy(&steady);
-}
-
 int daemon_open(struct daemon **out, const struct daemon_options *options, struct error *err)
 {
     struct daemon *daemon = allocate(1, sizeof *daemon);
@@ -119,7 +78,10 @@ int daemon_open(struct daemon **out, const struct daemon_options *options, struc
     executors_open(daemon);
     daemon->lock_fd = -1;
     daemon->started = clock_wall();
-    init_waiting(daemon);
+    pthread_mutex_init(&daemon->lock, NULL);
+    pthread_mutex_init(&daemon->wake_lock, NULL);
+    clock_condition_init(&daemon->changed);
+    clock_condition_init(&daemon->wake);
     char *database = path_join(daemon->home, "switchyard.db");
     int status = -1;
     if (settings_begin(daemon, options->gpus, err) == 0 && directory_make(daemon->home, err) == 0 && take_home(daemon, err) == 0 &&
@@ -147,6 +109,7 @@ void daemon_close(struct daemon *daemon)
     watches_sweep(daemon);
     watches_sweep(daemon);
     executors_close(daemon);
+    free(daemon->reasons.at);
     if (daemon->series)
         series_free(daemon->series);
     if (daemon->reader)
@@ -167,49 +130,4 @@ void daemon_close(struct daemon *daemon)
     free(daemon->worker);
     free(daemon->job_script);
     free(daemon);
-}
-
-void daemon_wake(struct daemon *daemon)
-{
-    pthread_mutex_lock(&daemon->wake_lock);
-    daemon->awake = true;
-    pthread_cond_signal(&daemon->wake);
-    pthread_mutex_unlock(&daemon->wake_lock);
-}
-
-void daemon_wait(struct daemon *daemon, int timeout_ms)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (timeout_ms % 1000) * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
-    pthread_mutex_lock(&daemon->wake_lock);
-    while (!daemon->awake && pthread_cond_timedwait(&daemon->wake, &daemon->wake_lock, &until) == 0)
-        continue;
-    daemon->awake = false;
-    pthread_mutex_unlock(&daemon->wake_lock);
-}
-
-void daemon_health(struct daemon *daemon, struct answer *answer)
-{
-    pthread_mutex_lock(&daemon->lock);
-    int64_t alive = state_count_alive(daemon->state), gpus = (int64_t)daemon->machine.gpus.count;
-    pthread_mutex_unlock(&daemon->lock);
-    struct json *body = js_object();
-    js_set(body, "version", js_string(SWITCHYARD_VERSION));
-    js_set(body, "pid", js_integer(getpid()));
-    js_set(body, "started", js_real(daemon->started));
-    js_set(body, "home", js_string(daemon->home));
-    js_set(body, "trackio", js_string(daemon->trackio_path));
-    js_set(body, "cores", js_integer(daemon->machine.cores));
-    js_set(body, "gpus", js_integer(gpus));
-    js_set(body, "runs_alive", js_integer(alive));
-    js_set(body, "config", settings_json(&daemon->settings));
-    js_set(body, "scheduler", executors_health(daemon));
-    answer->status = 200;
-    answer->body = body;
 }

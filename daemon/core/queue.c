@@ -11,7 +11,9 @@
 #include <string.h>
 
 enum { SAID_AT_ONCE = 256, REASON_MAX = 1024 };
-#define LOOK_ANYWAY 5.0 // seconds
+#define LOOK_ANYWAY 5.0      // seconds
+#define HANDOVERS_UNTIL 0.07 // CPU seconds of a tick after which it sends no more runs on their way to a scheduler: each is a few writes
+#define HANDOVERS_LEAST 0.01 // … but so many of them are theirs
 
 struct saying { // a new reason, or the end
     int64_t run;
@@ -61,7 +63,7 @@ static void look_at_supply(struct round *round, const struct views *views)
         round->away += views->at[i].executor && views->at[i].executor->queues && views->at[i].state >= RUN_SUBMITTED && views->at[i].state <= RUN_FINISHING;
         if (!is_here(&views->at[i]) || is_deserted(&views->at[i]))
             continue;
-        if (job_load(daemon, &views->at[i], &launch, &job, NULL) == 0) {
+        if (job_load(&views->at[i], &launch, &job, NULL) == 0) {
             round->room.cores_taken += launch.slots;
             gpus_remove(&round->free, &launch.held);
             launch_release(&launch);
@@ -87,33 +89,22 @@ static void say(struct round *round, const struct queued *queued, enum run_state
     round->sayings[round->said++] = (struct saying){queued->run, to, string_copy(reason)};
 }
 
-static void keep_state(void *context, const struct run_head *head)
-{
-    *(enum run_state *)context = head->state;
-}
-
 // In one transaction. Each is looked at once more: somebody may have cancelled it meanwhile.
 static void write_down(struct round *round)
 {
     struct daemon *daemon = round->daemon;
     struct error err = {0};
-    int status = 0;
     if (!round->said)
         return;
-    pthread_mutex_lock(&daemon->lock);
-    status = state_begin(daemon->state, &err);
-    for (size_t i = 0; i < round->said && status == 0; i++) {
-        const struct saying *saying = &round->sayings[i];
-        enum run_state now = RUN_LOST;
-        status = state_head(daemon->state, saying->run, keep_state, &now, &err);
-        if (status == 0 && now == RUN_QUEUED)
-            status = core_change(daemon, saying->run, saying->to, saying->reason, "daemon", &err);
+    int status = change_begin(daemon, &err);
+    if (status == 0) {
+        for (size_t i = 0; i < round->said && status == 0; i++) {
+            const struct saying *saying = &round->sayings[i];
+            if (core_is_queued(daemon, saying->run))
+                status = core_change(daemon, saying->run, saying->to, saying->reason, "daemon", &err);
+        }
+        status = change_end(daemon, status, &err);
     }
-    if (status == 0)
-        status = state_commit(daemon->state, &err);
-    else
-        state_rollback(daemon->state);
-    pthread_mutex_unlock(&daemon->lock);
     if (status != 0)
         core_log("the queue: %s", err.text);
     for (size_t i = 0; i < round->said; i++)
@@ -161,7 +152,7 @@ static void start_if_room(struct round *round, const struct queued *queued, cons
     struct launch launch;
     struct json *job = NULL;
     struct error err = {0};
-    if (job_load(daemon, view, &launch, &job, &err) != 0) {
+    if (job_load(view, &launch, &job, &err) != 0) {
         schedule_fail(daemon, view, err.text);
         return;
     }
@@ -206,6 +197,11 @@ static bool is_paused(const struct queued *queued)
     return left > 0 && left <= RETRY_DELAY_MAX;
 }
 
+static bool has_begun_enough(const struct daemon *daemon)
+{
+    return daemon->handovers_begun > 0 && budget_is_spent(daemon);
+}
+
 static void start_if_ready(struct round *round, const struct queued *queued)
 {
     struct queue_look *look = &round->daemon->queue;
@@ -227,7 +223,7 @@ static void start_if_ready(struct round *round, const struct queued *queued)
         snprintf(reason, sizeof reason, "waits for one of the %lld jobs that may be in the scheduler's queue at once (`slurm.max_submit_jobs`)",
             (long long)round->away_max);
         say(round, queued, RUN_QUEUED, reason);
-    } else if (!queued->here && (round->daemon->handovers >= HANDOVERS_MAX || round->daemon->handovers_begun >= HANDOVERS_ROUND)) {
+    } else if (!queued->here && (round->daemon->handovers >= HANDOVERS_MAX || has_begun_enough(round->daemon))) {
         look->again = true; // its description is not read before it is its turn
     } else if (queued->here && round->room.cores_awaited) {
         return;
@@ -268,6 +264,7 @@ void queue_start(struct daemon *daemon, const struct views *views)
         struct round *round = allocate(1, sizeof *round);
         round->daemon = daemon;
         look_at_supply(round, views);
+        budget_begin(daemon, HANDOVERS_UNTIL, HANDOVERS_LEAST);
         for (size_t i = 0; i < count; i++)
             start_if_ready(round, &queue[i]);
         write_down(round);

@@ -91,7 +91,7 @@ int relations_check(const struct json *body, size_t count, struct error *err)
         pairs += js_count(js_get(relation_of(body, i), "needs"));
     }
     if (pairs > RELATIONS_MAX)
-        return error_set(err, "relations: %zu needs; %d are the most", pairs, RELATIONS_MAX);
+        return error_set(err, "relations: %zu runs with %zu needs together: %d needs are the most", count, pairs, RELATIONS_MAX);
     return check_order(body, count, pairs, err);
 }
 

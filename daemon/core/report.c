@@ -111,12 +111,9 @@ static double busiest_expert(struct daemon *daemon, const struct run_row *row)
     return shares.count && same_everywhere ? experts * shares.sum / (double)shares.count : NAN;
 }
 
-static void report_run(struct report *report, struct run_row *row)
+static void report_curve(struct report *report, struct run_row *row)
 {
     struct daemon *daemon = report->daemon;
-    if (strcmp(row->kind, "train") != 0)
-        return;
-    series_need(daemon, row);
     int64_t diverged = run_diverged(daemon, row->id, row->run_id);
     if (row->state != RUN_SUCCEEDED || diverged > 0) {
         struct json *left = js_object();
@@ -136,6 +133,19 @@ static void report_run(struct report *report, struct run_row *row)
     for (size_t i = 0; i < MEDIANS; i++)
         add(&group->spreads[LAST + i], recent_median(daemon, row, medians[i], series_last_step(daemon->series, row->run_id), NAN));
     add(&group->spreads[BUSIEST], busiest_expert(daemon, row));
+}
+
+// Its curve is in memory for as long as it takes.
+static void report_run(struct report *report, struct run_row *row)
+{
+    struct series *series = report->daemon->series;
+    if (strcmp(row->kind, "train") != 0)
+        return;
+    bool in_memory = series_has(series, row->run_id);
+    series_need(report->daemon, row);
+    report_curve(report, row);
+    if (!in_memory && run_state_ended(row->state))
+        series_forget(series, row->run_id);
 }
 
 static struct json *spread_json(const struct spread *spread)

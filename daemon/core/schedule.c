@@ -13,9 +13,8 @@
 #define HANDING_SAID 5.0 // seconds after which a submission that is not decided says why
 #define CANCELLED_BEFORE "cancelled before it was handed over"
 
-int job_load(struct daemon *daemon, const struct view *view, struct launch *launch, struct json **job, struct error *err)
+int job_load(const struct view *view, struct launch *launch, struct json **job, struct error *err)
 {
-    (void)daemon;
     char *path = path_join(view->directory, JOB_FILE);
     *job = js_read_file(path, JOB_FILE_MAX, err);
     free(path);
@@ -26,18 +25,11 @@ int job_load(struct daemon *daemon, const struct view *view, struct launch *laun
     return -1;
 }
 
-static void end_run(struct daemon *daemon, const struct view *view, enum run_state to, const char *reason)
-{
-    struct error err = {0};
-    pthread_mutex_lock(&daemon->lock);
-    if (core_change(daemon, view->id, to, reason, "daemon", &err) != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-    pthread_mutex_unlock(&daemon->lock);
-}
-
 void schedule_fail(struct daemon *daemon, const struct view *view, const char *reason)
 {
-    end_run(daemon, view, RUN_FAILED, reason);
+    struct error err = {0};
+    if (change_begin_of(daemon, view, &err))
+        change_end_of(daemon, view, core_change(daemon, view->id, RUN_FAILED, reason, "daemon", &err), &err);
 }
 
 // ---- starting ----
@@ -64,11 +56,12 @@ static void end_intent(struct daemon *daemon, const struct view *view, const str
     struct error err = {0};
     attempt.state = (char *)(uintptr_t)run_state_name(to);
     attempt.ended = clock_wall();
-    pthread_mutex_lock(&daemon->lock);
-    if (state_put_attempt(daemon->state, &attempt, &err) != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-    pthread_mutex_unlock(&daemon->lock);
-    end_run(daemon, view, to, reason);
+    if (!change_begin_of(daemon, view, &err))
+        return;
+    int status = state_put_attempt(daemon->state, &attempt, &err);
+    if (status == 0)
+        status = core_change(daemon, view->id, to, reason, "daemon", &err);
+    change_end_of(daemon, view, status, &err);
 }
 
 static void note_job(struct daemon *daemon, const struct view *view, const struct attempt_row *intent, const struct job *job)
@@ -77,17 +70,8 @@ static void note_job(struct daemon *daemon, const struct view *view, const struc
     attempt.job = (char *)(uintptr_t)(job->id[0] ? job->id : "0"); // the executor will say which it is
     attempt.job_started = job->started;
     struct error err = {0};
-    pthread_mutex_lock(&daemon->lock);
-    if (state_put_attempt(daemon->state, &attempt, &err) != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-    pthread_mutex_unlock(&daemon->lock);
-}
-
-static void warn_run(struct daemon *daemon, const struct view *view, const char *text)
-{
-    pthread_mutex_lock(&daemon->lock);
-    core_event(daemon, view->id, "warning", text, "daemon", clock_wall());
-    pthread_mutex_unlock(&daemon->lock);
+    if (change_begin_of(daemon, view, &err))
+        change_end_of(daemon, view, state_put_attempt(daemon->state, &attempt, &err), &err);
 }
 
 // A job of this attempt's own, that a daemon before us handed over: not one of an earlier attempt, which is over.
@@ -122,10 +106,8 @@ static void say_progress(struct daemon *daemon, const struct view *view, const c
     struct error err = {0};
     if (!words[0] || (view->reason && strcmp(view->reason, words) == 0))
         return;
-    pthread_mutex_lock(&daemon->lock);
-    if (state_set_reason(daemon->state, view->id, words, &err) != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-    pthread_mutex_unlock(&daemon->lock);
+    if (change_begin_of(daemon, view, &err))
+        change_end_of(daemon, view, state_set_reason(daemon->state, view->id, words, &err), &err);
 }
 
 // Looks for what was handed over already. True when there is nothing, and the job may be handed over now.
@@ -163,7 +145,7 @@ static void give_up(struct daemon *daemon, const struct view *view, const struct
     struct error err = {0};
     int left = view->executor->calls->kill(view->executor->context, job, &err);
     if (left < 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
+        log_run(view, &err);
     bool claimed = is_claimed(view, attempt);
     view->watch->handing = !claimed && left != 0;
     view->watch->handing_since = 0;
@@ -172,7 +154,7 @@ static void give_up(struct daemon *daemon, const struct view *view, const struct
     else if (left == 0)
         end_intent(daemon, view, attempt, RUN_CANCELLED, CANCELLED_BEFORE);
     else
-        say_progress(daemon, view, "cancelled; what may have come of its submission is being ended");
+        say_progress(daemon, view, "cancelled; what may have come of its submission is ended as soon as its scheduler answers");
 }
 
 static void settle_handover(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, const struct job *job, int status,
@@ -185,7 +167,7 @@ static void settle_handover(struct daemon *daemon, const struct view *view, cons
         note_job(daemon, view, attempt, job);
     say_way(daemon, view, job);
     if (job->warning[0])
-        warn_run(daemon, view, job->warning);
+        change_event(daemon, view, "warning", job->warning, "daemon");
 }
 
 // What is on its way to a scheduler already is only asked after: hundreds may be, and what is to be run is not read again in each tick.
@@ -219,7 +201,7 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
         return;
     struct launch launch;
     struct json *description = NULL;
-    if (job_load(daemon, view, &launch, &description, &err) != 0) {
+    if (job_load(view, &launch, &description, &err) != 0) {
         end_intent(daemon, view, attempt, RUN_FAILED, err.text);
         return;
     }
@@ -246,28 +228,17 @@ void schedule_submit(struct daemon *daemon, const struct view *view, const struc
 static bool store_intent(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, const struct launch *launch)
 {
     struct error err = {0};
-    struct run_row row;
     char reason[128];
     snprintf(reason, sizeof reason, "attempt %lld handed to the %s executor", (long long)attempt->number, view->executor->calls->name);
-    bool stored = false;
-    pthread_mutex_lock(&daemon->lock);
-    if (state_get_run(daemon->state, view->id, &row, &err) == 0) {
-        if (row.state == RUN_QUEUED && state_begin(daemon->state, &err) == 0) {
-            stored = state_put_attempt(daemon->state, attempt, &err) == 0 &&
-                     core_change(daemon, view->id, RUN_SUBMITTED, reason, "daemon", &err) == 0;
-            if (stored && launch->oversubscribed)
-                core_event(daemon, view->id, "warning", "wants more cores than this machine has: runs alone, oversubscribed", "daemon",
-                    clock_wall());
-            stored = stored && state_commit(daemon->state, &err) == 0;
-            if (!stored)
-                state_rollback(daemon->state);
-        }
-        run_row_release(&row);
-    }
-    pthread_mutex_unlock(&daemon->lock);
-    if (err.text[0])
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-    return stored;
+    if (!change_begin_of(daemon, view, &err))
+        return false;
+    bool queued = core_is_queued(daemon, view->id);
+    int status = queued ? state_put_attempt(daemon->state, attempt, &err) : 0;
+    if (queued && status == 0)
+        status = core_change(daemon, view->id, RUN_SUBMITTED, reason, "daemon", &err);
+    if (queued && status == 0 && launch->oversubscribed)
+        core_event(daemon, view->id, "warning", "wants more cores than this machine has: runs alone, oversubscribed", "daemon", clock_wall());
+    return change_end_of(daemon, view, status, &err) == 0 && queued;
 }
 
 void schedule_begin(struct daemon *daemon, const struct view *view, const struct launch *launch, struct json *job)
@@ -295,7 +266,9 @@ void schedule_begin(struct daemon *daemon, const struct view *view, const struct
         js_set(job, "gpu_devices", gpus_to_json(&launch->held));
     if (launch->held.count && write_job_file(daemon, view, job, attempt.number, &err) != 0)
         core_log("%s/%s: cannot start: %s", view->project, view->name, err.text);
-    else if (store_intent(daemon, view, &attempt, launch))
+    else if (store_intent(daemon, view, &attempt, launch)) {
+        watch_new_job(view->watch);
         schedule_submit(daemon, view, &attempt);
+    }
     attempt_row_release(&attempt);
 }

@@ -46,22 +46,41 @@ static struct json *attempts_json(struct daemon *daemon, const struct run_row *r
         const struct json *job = js_get(attempt, "job");
         bool by_hand = !job || strcmp(js_string_of(job, ""), "0") == 0;
         js_set(attempt, "job_id", by_hand ? js_null() : js_keep(job));
-        char *path = run_attempt_file(row->directory, js_integer_of(js_get(attempt, "number"), 0), EXIT_FILE);
-        js_set(attempt, "nodes", exit_record_nodes(path));
-        free(path);
+        js_set(attempt, "nodes", attempt_nodes(row->directory, js_integer_of(js_get(attempt, "number"), 0)));
     }
     return attempts ? attempts : js_array();
 }
 
-// A run that says much keeps its newest events in view; all of them are in the stream.
-static struct json *events_json(struct daemon *daemon, const struct run_row *row)
+static bool is_checkpoint(const struct json *event)
 {
-    struct json *all = state_events(daemon->state, row->id, NULL), *newest = js_array();
-    size_t count = js_count(all);
-    for (size_t i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++)
-        js_append(newest, js_keep(js_at(all, i)));
+    return strcmp(js_string_of(js_get(event, "kind"), ""), CHECKPOINT_NOTE) == 0;
+}
+
+// A run that says much keeps its newest events in view; all of them are in the stream. Its checkpoints go first: a long run has thousands, and
+// that it was preempted or warned about is older than the last thousand of them.
+static void add_events(struct daemon *daemon, const struct run_row *row, struct json *body)
+{
+    struct json *all = state_events(daemon->state, row->id, NULL), *shown = js_array(), *left_out = js_object();
+    size_t count = js_count(all), over = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0, checkpoints = 0;
+    for (size_t i = 0; i < count; i++)
+        checkpoints += is_checkpoint(js_at(all, i));
+    size_t checkpoints_over = over < checkpoints ? over : checkpoints, others_over = over - checkpoints_over;
+    js_set(left_out, "checkpoints", js_integer((int64_t)checkpoints_over));
+    js_set(left_out, "others", js_integer((int64_t)others_over));
+    for (size_t i = 0; i < count; i++) {
+        struct json *event = js_at(all, i);
+        size_t *still_over = is_checkpoint(event) ? &checkpoints_over : &others_over;
+        if (*still_over > 0) {
+            --*still_over;
+            continue;
+        }
+        if (is_checkpoint(event))
+            js_set(event, "step", js_integer(checkpoint_step_said(js_string_of(js_get(event, "reason"), ""))));
+        js_append(shown, js_keep(event));
+    }
+    js_set(body, "events", shown);
+    js_set(body, "events_left_out", left_out);
     js_free(all);
-    return newest;
 }
 
 static struct json *or_object(const struct json *value)
@@ -80,15 +99,17 @@ void daemon_show(struct daemon *daemon, const char *run, struct answer *answer)
     pthread_mutex_lock(&daemon->lock);
     if (answer_run(daemon, run, &row, answer) == 0) {
         const struct json *argv = js_get(row.provenance, "argv");
+        series_need(daemon, &row);
         struct json *body = run_summary(daemon, &row);
         js_set(body, "attempts", attempts_json(daemon, &row));
         js_set(body, "provenance", or_object(row.provenance));
         js_set(body, "plan", or_object(row.plan));
         struct json *measured = run_measured(daemon, &row);
         js_set(body, "measured", measured ? measured : js_null());
+        js_set(body, "predicted", run_predicted(daemon, &row));
         js_set(body, "spec", spec_shown(&row));
         js_set(body, "last", series_last(daemon->series, row.run_id));
-        js_set(body, "events", events_json(daemon, &row));
+        add_events(daemon, &row, body);
         js_set(body, "argv", argv ? js_keep(argv) : js_array());
         js_set(body, "metrics", series_names(daemon->series, row.run_id));
         js_set(body, "needs", needs_json(daemon, &row));

@@ -93,6 +93,32 @@ void daemon_end_submissions(struct daemon *daemon)
     atomic_store(&daemon->ending, true);
 }
 
+// ---- by and by ----
+
+int64_t submission_queue_some(struct daemon *daemon, int64_t experiment, int64_t limit, struct error *err)
+{
+    int64_t queued = -1;
+    if (change_begin(daemon, err) == 0) {
+        queued = state_queue_created(daemon->state, experiment, limit, clock_wall(), err);
+        if (change_end(daemon, queued < 0 ? -1 : 0, err) != 0)
+            queued = -1;
+    }
+    if (queued < 0) {
+        pthread_mutex_lock(&daemon->lock);
+        daemon->unqueued = true;
+        pthread_mutex_unlock(&daemon->lock);
+    }
+    return queued;
+}
+
+int64_t submission_drop_some(struct daemon *daemon, int64_t experiment, int64_t limit, struct error *err)
+{
+    if (change_begin(daemon, err) != 0)
+        return -1;
+    int64_t dropped = state_drop_created(daemon->state, experiment, limit, err);
+    return change_end(daemon, dropped < 0 ? -1 : 0, err) == 0 ? dropped : -1;
+}
+
 // ---- after a crash, or a full disk ----
 
 // The directory of that name is removed only if it is that run's: somebody may have put another one there.
@@ -126,7 +152,7 @@ static void undo(struct daemon *daemon, int64_t experiment)
     free(parent);
     int64_t dropped = directories ? 1 : -1;
     while (dropped > 0)
-        dropped = state_drop_created(daemon->state, experiment, RUNS_AT_ONCE, &err);
+        dropped = submission_drop_some(daemon, experiment, RUNS_AT_ONCE, &err);
     if (dropped == 0)
         core_log("a submission of %zu runs that was under way when the daemon ended was undone", js_count(directories));
     else
@@ -134,17 +160,14 @@ static void undo(struct daemon *daemon, int64_t experiment)
     js_free(directories);
 }
 
-// false: not now.
-static bool finish(struct daemon *daemon, int64_t experiment)
+static void finish(struct daemon *daemon, int64_t experiment)
 {
     struct error err = {0};
     int64_t queued = 1;
     while (queued > 0)
-        queued = state_queue_created(daemon->state, experiment, RUNS_AT_ONCE, clock_wall(), &err);
-    pthread_cond_broadcast(&daemon->changed);
+        queued = submission_queue_some(daemon, experiment, RUNS_AT_ONCE, &err);
     if (queued < 0)
         core_log("a submission is not in the queue yet: %s", err.text);
-    return queued == 0;
 }
 
 void submissions_recover(struct daemon *daemon)
@@ -155,8 +178,8 @@ void submissions_recover(struct daemon *daemon)
         int64_t experiment = js_integer_of(js_get(one, "experiment"), 0);
         if (!js_boolean_of(js_get(one, "complete"), true))
             undo(daemon, experiment);
-        else if (!finish(daemon, experiment))
-            daemon->unqueued = true;
+        else
+            finish(daemon, experiment);
     }
     js_free(left);
 }
@@ -166,9 +189,9 @@ void submissions_finish(struct daemon *daemon)
     pthread_mutex_lock(&daemon->lock);
     struct json *left = daemon->unqueued ? state_leftovers(daemon->state, NULL) : NULL;
     daemon->unqueued = false;
-    for (size_t i = 0; i < js_count(left); i++)
-        if (js_boolean_of(js_get(js_at(left, i), "complete"), false) && !finish(daemon, js_integer_of(js_get(js_at(left, i), "experiment"), 0)))
-            daemon->unqueued = true;
     pthread_mutex_unlock(&daemon->lock);
+    for (size_t i = 0; i < js_count(left); i++)
+        if (js_boolean_of(js_get(js_at(left, i), "complete"), false))
+            finish(daemon, js_integer_of(js_get(js_at(left, i), "experiment"), 0));
     js_free(left);
 }

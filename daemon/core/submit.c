@@ -5,14 +5,11 @@
 #include "daemon/core/draft.h"
 #include "schema/base/clock.h"
 #include "schema/base/file.h"
-#include "schema/record/layout.h"
 
 #include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 enum {
@@ -28,6 +25,7 @@ struct submitting { // one submission, from its drafts to the queue
     struct submission submission;
     const struct json *body;
     int64_t experiment; // 0: no row of it is stored
+    struct slurm_tally tally;
     struct answer *answer;
 };
 
@@ -35,28 +33,6 @@ struct submitting { // one submission, from its drafts to the queue
 static void let_others(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-}
-
-// A database that is locked or full is no fault of who asks.
-static int begin(struct submitting *submitting)
-{
-    int status = state_begin(submitting->daemon->state, &submitting->answer->error);
-    if (status != 0)
-        submitting->answer->status = 500;
-    return status;
-}
-
-static int end(struct submitting *submitting, int status)
-{
-    struct state *state = submitting->daemon->state;
-    if (status != 0) {
-        state_rollback(state);
-        return -1;
-    }
-    status = state_commit(state, &submitting->answer->error);
-    if (status != 0)
-        submitting->answer->status = 500;
-    return status;
 }
 
 // ---- stages that others make ----
@@ -72,7 +48,7 @@ static int64_t shared_stage(struct daemon *daemon, const char *key)
     return id;
 }
 
-// Under the lock. false: another submission is about to make one of them, and may be given up yet.
+// Within a change. false: another submission is about to make one of them, and may be given up yet.
 static bool drop_shared(struct daemon *daemon, struct drafts *drafts)
 {
     bool alone = !daemon->submissions->next; // what lies there then is nobody's
@@ -90,15 +66,13 @@ static bool drop_shared(struct daemon *daemon, struct drafts *drafts)
 
 // ---- names ----
 
-// Rows from first on, at most ROWS_AT_ONCE. Under the lock. Returns where to go on.
+// Within a change. Rows from *next on, at most ROWS_AT_ONCE; *next is then where to go on.
 static int reserve_some(struct submitting *submitting, size_t *next)
 {
     struct drafts *drafts = &submitting->drafts;
     struct state *state = submitting->daemon->state;
     struct error *err = &submitting->answer->error;
-    int status = begin(submitting);
-    if (status != 0)
-        return -1;
+    int status = 0;
     if (!submitting->experiment) {
         const struct json *body = submitting->body;
         int64_t concurrency = js_integer_of(js_get(body, "concurrency"), 0);
@@ -113,7 +87,7 @@ static int reserve_some(struct submitting *submitting, size_t *next)
         if (!draft->dropped)
             status = state_reserve_run(state, &draft->row, draft->root, err);
     }
-    return end(submitting, status);
+    return status;
 }
 
 // A stage that another submission is about to make is waited for: it may turn out to be nobody's.
@@ -125,10 +99,11 @@ static int reserve(struct submitting *submitting)
     submission_phase(&submitting->submission, "naming");
     while (status == 0 && next < submitting->drafts.count) {
         size_t before = next;
-        pthread_mutex_lock(&daemon->lock);
+        status = change_begin_for(daemon, submitting->answer);
+        if (status != 0)
+            break;
         bool settled = next > 0 || drop_shared(daemon, &submitting->drafts);
-        status = settled ? reserve_some(submitting, &next) : 0;
-        pthread_mutex_unlock(&daemon->lock);
+        status = change_end_for(daemon, settled ? reserve_some(submitting, &next) : 0, submitting->answer);
         if (status == 0)
             status = submission_step(daemon, &submitting->submission, next - before, &submitting->answer->error);
         if (!settled)
@@ -136,130 +111,6 @@ static int reserve(struct submitting *submitting)
         let_others();
     }
     return status;
-}
-
-// ---- files ----
-
-static int write_json(const char *directory, const char *name, const struct json *json, struct error *err)
-{
-    struct text bytes;
-    text_init(&bytes, SPEC_TEXT_MAX);
-    js_write_pretty(&bytes, json);
-    char *path = path_join(directory, name);
-    int status = bytes.overflowed ? error_set(err, "%s: larger than %d bytes", path, SPEC_TEXT_MAX)
-                                  : file_write_new(path, bytes.at, bytes.length, 0600, err);
-    free(path);
-    text_release(&bytes);
-    return status;
-}
-
-static struct json *data_json(struct daemon *daemon, const struct draft *draft, struct error *err)
-{
-    char *text_prefix = draft->key[0] ? dataset_prefix(daemon->home, draft->key) : NULL;
-    struct json *prefixes = dataset_prefixes(&draft->spec.data, text_prefix, err);
-    free(text_prefix);
-    if (!prefixes)
-        return NULL;
-    struct json *data = js_object();
-    js_set(data, "prefixes", prefixes);
-    js_set(data, "key", draft->key[0] ? js_string(draft->key) : js_null());
-    return data;
-}
-
-static struct json *from_json(const struct drafts *drafts, const struct draft *draft)
-{
-    const struct spec_from *from = &draft->spec.model.from;
-    if (!from->run && !from->path)
-        return js_null();
-    const char *directory = draft->from_sibling != FROM_NONE ? drafts->at[draft->from_sibling].row.directory : draft->from_directory;
-    struct json *json = js_object();
-    js_set(json, "run_directory", from->run ? js_string(directory) : js_null());
-    js_set(json, "checkpoint", js_string(from->path));
-    js_set(json, "step", js_integer(from->step));
-    return json;
-}
-
-// run.json: all that the worker needs to know.
-static struct json *run_json(struct daemon *daemon, const struct drafts *drafts, const struct draft *draft, struct error *err)
-{
-    char when[CLOCK_TEXT];
-    clock_text(when, draft->row.created);
-    struct json *json = js_object();
-    js_set(json, "v", js_integer(1));
-    js_set(json, "kind", js_string(draft->row.kind));
-    js_set(json, "project", js_string(draft->row.project));
-    js_set(json, "name", js_string(draft->row.name));
-    js_set(json, "run_id", js_string(draft->row.run_id));
-    js_set(json, "created", js_string(when));
-    js_set(json, "home", js_string(daemon->home));
-    if (!draft->has_spec) {
-        js_set(json, "tokenize", js_keep(js_get(draft->row.spec, "tokenize")));
-        return json;
-    }
-    js_set(json, "spec", js_keep(draft->row.spec));
-    js_set(json, "plan", js_keep(draft->row.plan));
-    js_set(json, "provenance", js_keep(draft->row.provenance));
-    js_set(json, "from", from_json(drafts, draft));
-    struct json *data = data_json(daemon, draft, err);
-    if (data) {
-        js_set(json, "data", data);
-        return json;
-    }
-    js_free(json);
-    return NULL;
-}
-
-static int write_files(struct daemon *daemon, const struct drafts *drafts, struct draft *draft, struct error *err)
-{
-    struct launch launch;
-    if (draft->has_spec ? launch_train(&launch, &draft->spec, &daemon->machine, daemon->worker, draft->row.directory, err)
-                        : launch_tokenize(&launch, &drafts->at[draft->user].spec, &daemon->machine, daemon->worker, draft->row.directory, err))
-        return -1;
-    if (!draft->row.provenance)
-        draft->row.provenance = js_object();
-    js_set(draft->row.provenance, "argv", word_list_to_json(&launch.argv));
-    struct json *job = launch_to_json(&launch), *run = run_json(daemon, drafts, draft, err);
-    int status = run ? write_json(draft->staging, RUN_FILE, run, err) : -1;
-    if (status == 0)
-        status = write_json(draft->staging, JOB_FILE, job, err);
-    js_free(run);
-    js_free(job);
-    launch_release(&launch);
-    return status;
-}
-
-// ---- places ----
-
-// Left behind by a daemon of this home that ended in the middle of a submission: its run is in no database and was never started.
-static bool is_orphan(struct daemon *daemon, const char *directory)
-{
-    char *path = path_join(directory, RUN_FILE);
-    struct json *run = js_read_file(path, SPEC_TEXT_MAX, NULL);
-    bool orphan = run && strcmp(js_string_of(js_get(run, "home"), ""), daemon->home) == 0 && run_last_attempt(directory) == 0;
-    js_free(run);
-    free(path);
-    return orphan;
-}
-
-// The prepared directory takes the name in one step, if nobody has it: an empty directory there gives way, any other makes this fail.
-static int place(struct daemon *daemon, struct draft *draft, struct error *err)
-{
-    const char *directory = draft->row.directory;
-    int fault = rename(draft->staging, directory) == 0 ? 0 : errno;
-    if ((fault == ENOTEMPTY || fault == EEXIST) && is_orphan(daemon, directory)) {
-        draft_free_name(draft);
-        fault = rename(draft->staging, directory) == 0 ? 0 : errno;
-    }
-    if (fault == ENOTEMPTY || fault == EEXIST || fault == ENOTDIR)
-        return error_set(
-            err, "%s is there already, and not a run of this daemon: move it away, or choose another output: or --name", directory);
-    errno = fault;
-    if (fault != 0)
-        return error_errno(err, "%s", directory);
-    draft->placed = true;
-    free(draft->staging);
-    draft->staging = NULL;
-    return 0;
 }
 
 // ---- rows ----
@@ -275,25 +126,22 @@ static int add_needs(struct daemon *daemon, struct drafts *drafts, struct draft 
     return 0;
 }
 
-// What is long about the drafts from first on, and their relations. Under the lock, in one transaction.
+// What is long about the drafts from first on, and their relations.
 static int store_documents(struct submitting *submitting, size_t first, size_t last)
 {
     struct daemon *daemon = submitting->daemon;
     struct error *err = &submitting->answer->error;
-    pthread_mutex_lock(&daemon->lock);
-    int status = begin(submitting);
-    if (status == 0) {
-        for (size_t i = first; i < last && status == 0; i++) {
-            struct draft *draft = &submitting->drafts.at[i];
-            if (!draft->dropped && (state_put_documents(daemon->state, &draft->row, err) != 0 ||
-                    (draft->has_spec && add_needs(daemon, &submitting->drafts, draft, err) != 0) ||
-                    relations_store(daemon, &submitting->drafts, draft, err) != 0))
-                status = -1;
-        }
-        status = end(submitting, status);
+    int status = change_begin_for(daemon, submitting->answer);
+    if (status != 0)
+        return -1;
+    for (size_t i = first; i < last && status == 0; i++) {
+        struct draft *draft = &submitting->drafts.at[i];
+        if (!draft->dropped && (state_put_documents(daemon->state, &draft->row, err) != 0 ||
+                (draft->has_spec && add_needs(daemon, &submitting->drafts, draft, err) != 0) ||
+                relations_store(daemon, &submitting->drafts, draft, err) != 0))
+            status = -1;
     }
-    pthread_mutex_unlock(&daemon->lock);
-    return status;
+    return change_end_for(daemon, status, submitting->answer);
 }
 
 // ---- steps ----
@@ -309,7 +157,7 @@ static int write_one(struct submitting *submitting, struct draft *draft, const s
     struct daemon *daemon = submitting->daemon;
     struct error *err = &submitting->answer->error;
     bool made = draft_make_directory(daemon, draft, before, submitting->body, err) == 0 && (!draft->has_spec || draft_make_plan(draft, err) == 0);
-    if (made && write_files(daemon, &submitting->drafts, draft, err) == 0)
+    if (made && draft_write_files(daemon, &submitting->drafts, draft, &submitting->tally, err) == 0)
         return 0;
     submitting->answer->status = is_full(err) ? 500 : 400;
     return is_full(err) ? error_context(err, "nothing was submitted") : -1;
@@ -345,11 +193,6 @@ static int write_all(struct submitting *submitting)
     return status;
 }
 
-static bool same_place(const struct draft *a, const struct draft *b)
-{
-    return a && strcmp(a->root, b->root) == 0 && strcmp(a->row.project, b->row.project) == 0;
-}
-
 // Waits for the disk: for all that is in the prepared directories, or, with placed, for their names.
 static int wait_for_disk(struct submitting *submitting, bool placed)
 {
@@ -364,7 +207,7 @@ static int wait_for_disk(struct submitting *submitting, bool placed)
         char *project = path_join(draft->root, draft->row.project);
         if (!placed && drafts->count <= SYNC_EACH_MAX)
             status = directory_sync(draft->staging, err);
-        else if (!same_place(before, draft))
+        else if (!draft_same_place(before, draft))
             status = placed ? directory_sync_entries(project, err) : file_system_sync(project, err);
         before = draft;
         free(project);
@@ -381,7 +224,7 @@ static int place_all(struct submitting *submitting)
         return -1;
     for (size_t i = 0; i < drafts->count; i++) {
         submitting->answer->status = 400;
-        if ((!drafts->at[i].dropped && place(submitting->daemon, &drafts->at[i], &submitting->answer->error) != 0) ||
+        if ((!drafts->at[i].dropped && draft_place(submitting->daemon, &drafts->at[i], &submitting->answer->error) != 0) ||
             submission_step(submitting->daemon, &submitting->submission, 1, &submitting->answer->error) != 0)
             return -1;
     }
@@ -393,18 +236,13 @@ static int complete(struct submitting *submitting)
 {
     struct daemon *daemon = submitting->daemon;
     struct error *err = &submitting->answer->error;
-    pthread_mutex_lock(&daemon->lock);
-    int status = begin(submitting);
-    if (status == 0) {
-        status = state_complete_experiment(daemon->state, submitting->experiment, err);
-        if (status == 0 && state_queue_created(daemon->state, submitting->experiment, ROWS_AT_ONCE, clock_wall(), err) < 0)
-            status = -1;
-        submitting->answer->status = 500;
-        status = end(submitting, status);
-    }
-    pthread_cond_broadcast(&daemon->changed);
-    pthread_mutex_unlock(&daemon->lock);
-    return status;
+    if (change_begin_for(daemon, submitting->answer) != 0)
+        return -1;
+    int status = state_complete_experiment(daemon->state, submitting->experiment, err);
+    if (status == 0 && state_queue_created(daemon->state, submitting->experiment, ROWS_AT_ONCE, clock_wall(), err) < 0)
+        status = -1;
+    submitting->answer->status = 500;
+    return change_end_for(daemon, status, submitting->answer);
 }
 
 // The rest. What cannot be written now, the tick will.
@@ -414,11 +252,7 @@ static void queue_rest(struct submitting *submitting)
     int64_t queued = ROWS_AT_ONCE;
     while (queued == ROWS_AT_ONCE) {
         let_others();
-        pthread_mutex_lock(&daemon->lock);
-        queued = state_queue_created(daemon->state, submitting->experiment, ROWS_AT_ONCE, clock_wall(), NULL);
-        daemon->unqueued |= queued < 0;
-        pthread_cond_broadcast(&daemon->changed);
-        pthread_mutex_unlock(&daemon->lock);
+        queued = submission_queue_some(daemon, submitting->experiment, ROWS_AT_ONCE, NULL);
     }
 }
 
@@ -428,10 +262,7 @@ static void forget_rows(struct submitting *submitting)
     struct daemon *daemon = submitting->daemon;
     int64_t dropped = submitting->experiment ? 1 : 0;
     while (dropped > 0) {
-        pthread_mutex_lock(&daemon->lock);
-        dropped = state_drop_created(daemon->state, submitting->experiment, ROWS_AT_ONCE, NULL);
-        pthread_cond_broadcast(&daemon->changed);
-        pthread_mutex_unlock(&daemon->lock);
+        dropped = submission_drop_some(daemon, submitting->experiment, ROWS_AT_ONCE, NULL);
         let_others();
     }
     if (dropped < 0)
@@ -464,6 +295,14 @@ static struct json *describe(const struct drafts *drafts)
     return answer;
 }
 
+static struct json *tally(struct submitting *submitting)
+{
+    pthread_mutex_lock(&submitting->daemon->lock);
+    struct json *jobs = slurm_tally_end(&submitting->tally, &submitting->daemon->settings.config.slurm);
+    pthread_mutex_unlock(&submitting->daemon->lock);
+    return jobs;
+}
+
 void daemon_submit(struct daemon *daemon, const struct json *body, struct answer *answer)
 {
     struct submitting submitting = {.daemon = daemon, .body = body, .answer = answer};
@@ -473,8 +312,10 @@ void daemon_submit(struct daemon *daemon, const struct json *body, struct answer
         if (done) {
             queue_rest(&submitting);
             answer->body = describe(&submitting.drafts);
+            js_set(answer->body, "slurm", tally(&submitting));
             answer->status = 201;
         }
+        js_free(submitting.tally.kinds);
         drafts_release(&submitting.drafts, !done);
         if (!done)
             forget_rows(&submitting);

@@ -35,28 +35,17 @@ int answer_run(struct daemon *daemon, const char *text, struct run_row *row, str
     return -1;
 }
 
-// ---- series ----
-
-struct loading {
-    struct series *series;
-    const char *run_id;
-};
-
-static void load_row(void *context, int64_t id, int64_t step, double time, const struct json *metrics)
+void answer_summary(struct daemon *daemon, int64_t run, int status, struct answer *answer)
 {
-    const struct loading *loading = context;
-    (void)id;
-    series_add(loading->series, loading->run_id, step, time, metrics);
-}
-
-void series_need(struct daemon *daemon, const struct run_row *row)
-{
-    if (strcmp(row->kind, "train") != 0 || row->attempt == 0 || series_has(daemon->series, row->run_id))
-        return;
-    struct loading loading = {daemon->series, row->run_id};
-    struct error err = {0};
-    if (trackio_each_row(daemon->reader, row->project, row->run_id, 0, load_row, &loading, &err) != 0)
-        core_log("%s/%s: %s", row->project, row->name, err.text);
+    struct run_row row;
+    pthread_mutex_lock(&daemon->lock);
+    int found = state_get_run(daemon->state, run, &row, &answer->error);
+    if (found == 0) {
+        answer->body = run_summary(daemon, &row);
+        run_row_release(&row);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    answer->status = found == 0 ? status : 500;
 }
 
 // ---- one run ----
@@ -75,11 +64,10 @@ static struct json *time_json(double seconds)
     return seconds > 0 ? js_real(seconds) : js_null();
 }
 
-static struct json *value_json(struct daemon *daemon, const struct run_row *row, const char *metric)
+static struct json *value_json(const struct outcome_row *outcome, const char *metric)
 {
-    double missing = -12345.0e300; // no metric of ours has this value; NAN is one that a metric can have
-    double value = series_last_value(daemon->series, row->run_id, metric, missing);
-    return value == missing ? js_null() : js_real(value);
+    const struct json *value = js_get(outcome->last, metric);
+    return value ? js_keep(value) : js_null();
 }
 
 int64_t run_diverged(struct daemon *daemon, int64_t run, const char *run_id)
@@ -97,12 +85,6 @@ int64_t run_diverged(struct daemon *daemon, int64_t run, const char *run_id)
     }
     js_free(starts);
     return first > 0 ? first : finite + 1;
-}
-
-static struct json *diverged_json(struct daemon *daemon, const struct run_row *row)
-{
-    int64_t step = run_diverged(daemon, row->id, row->run_id);
-    return step > 0 ? js_integer(step) : js_null();
 }
 
 static struct json *eta_json(struct daemon *daemon, const struct run_row *row, int64_t step)
@@ -141,8 +123,8 @@ static void add_trial(struct daemon *daemon, const struct run_row *row, struct j
 
 struct json *run_summary(struct daemon *daemon, const struct run_row *row)
 {
-    series_need(daemon, row);
-    int64_t step = series_last_step(daemon->series, row->run_id);
+    struct outcome_row outcome = run_outcome(daemon, row);
+    int64_t step = outcome.step;
     double progress = row->state == RUN_SUCCEEDED ? 1 : row->iterations > 0 ? (double)step / (double)row->iterations : 0;
     struct json *summary = js_object();
     js_set(summary, "project", js_string(row->project));
@@ -154,13 +136,14 @@ struct json *run_summary(struct daemon *daemon, const struct run_row *row)
     add_queue(daemon, row, summary);
     js_set(summary, "attempt", js_integer(row->attempt));
     js_set(summary, "step", js_integer(step));
+    js_set(summary, "submission", js_integer(row->experiment));
     js_set(summary, "iterations", js_integer(row->iterations));
     js_set(summary, "progress", js_real(progress < 1 ? progress : 1));
     js_set(summary, "eta_seconds", eta_json(daemon, row, step));
-    js_set(summary, "loss", value_json(daemon, row, "loss"));
-    js_set(summary, "diverged_step", diverged_json(daemon, row));
-    js_set(summary, "validation_loss", value_json(daemon, row, "validation_loss"));
-    js_set(summary, "tokens_per_second", value_json(daemon, row, "tokens_per_second"));
+    js_set(summary, "loss", value_json(&outcome, "loss"));
+    js_set(summary, "diverged_step", outcome.diverged_step > 0 ? js_integer(outcome.diverged_step) : js_null());
+    js_set(summary, "validation_loss", value_json(&outcome, "validation_loss"));
+    js_set(summary, "tokens_per_second", value_json(&outcome, "tokens_per_second"));
     js_set(summary, "commit", js_string(row->commit));
     js_set(summary, "dirty", row->dirty < 0 ? js_null() : js_boolean(row->dirty));
     js_set(summary, "created", time_json(row->created));
@@ -170,25 +153,37 @@ struct json *run_summary(struct daemon *daemon, const struct run_row *row)
     js_set(summary, "experts", js_integer(row->experts));
     js_set(summary, "cancel_requested", js_boolean(row->cancel_requested));
     add_trial(daemon, row, summary);
+    js_free(outcome.last);
     return summary;
 }
 
 enum { ROWS_AT_ONCE = 128 }; // between them others have the lock
+#define PAGE_SECONDS 0.05    // … and where curves have to be read, after that time
 
-static int list_page(struct daemon *daemon, const char *project, int64_t after, struct json *page, int64_t *last, struct error *err)
+// 1: there is more, 0, -1. What is found out of ended runs on the way is kept, all of a page at once.
+static int list_page(struct daemon *daemon, const char *project, int64_t *last, struct json *list, struct error *err)
 {
     struct run_row *rows = allocate(ROWS_AT_ONCE, sizeof *rows);
-    size_t count = 0;
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_runs_after(daemon->state, project, after, ROWS_AT_ONCE, rows, &count, err);
+    size_t count = 0, taken = 0;
+    bool keeps = change_begin(daemon, NULL) == 0;
+    if (!keeps)
+        pthread_mutex_lock(&daemon->lock); // what cannot be written can be read
+    double until = clock_steady() + PAGE_SECONDS;
+    int status = state_runs_after(daemon->state, project, *last, ROWS_AT_ONCE, rows, &count, err);
     for (size_t i = 0; i < count; i++) {
-        js_append(page, run_summary(daemon, &rows[i]));
-        *last = rows[i].id;
+        if (taken == i && (i == 0 || clock_steady() < until)) {
+            js_append(list, run_summary(daemon, &rows[i]));
+            *last = rows[i].id;
+            taken++;
+        }
         run_row_release(&rows[i]);
     }
-    pthread_mutex_unlock(&daemon->lock);
+    if (keeps)
+        change_end(daemon, 0, NULL);
+    else
+        pthread_mutex_unlock(&daemon->lock);
     free(rows);
-    return status != 0 ? -1 : count == ROWS_AT_ONCE;
+    return status != 0 ? -1 : count == ROWS_AT_ONCE || taken < count;
 }
 
 void daemon_list(struct daemon *daemon, const char *project, struct answer *answer)
@@ -196,7 +191,7 @@ void daemon_list(struct daemon *daemon, const char *project, struct answer *answ
     struct json *oldest_first = js_array(), *runs = js_array();
     int64_t last = 0;
     int more;
-    while ((more = list_page(daemon, project, last, oldest_first, &last, &answer->error)) > 0)
+    while ((more = list_page(daemon, project, &last, oldest_first, &answer->error)) > 0)
         sched_yield();
     for (size_t i = js_count(oldest_first); i-- > 0;)
         js_append(runs, js_keep(js_at(oldest_first, i)));

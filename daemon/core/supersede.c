@@ -38,20 +38,14 @@ static void count_deleted(void *context, int64_t step, const char *timestamp, co
 
 static int keep_rows(struct daemon *daemon, const struct view *view, int64_t attempt, const struct moved *moved, struct error *err)
 {
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_begin(daemon->state, err);
-    if (status == 0) {
-        for (size_t i = 0; i < js_count(moved->rows) && status == 0; i++) {
-            const struct json *row = js_at(moved->rows, i);
-            status = state_add_note(daemon->state, view->id, attempt - 1, js_integer_of(js_get(row, "step"), 0), "superseded", row, err);
-        }
-        if (status == 0)
-            status = state_commit(daemon->state, err);
-        else
-            state_rollback(daemon->state);
+    int status = change_begin(daemon, err);
+    if (status != 0)
+        return -1;
+    for (size_t i = 0; i < js_count(moved->rows) && status == 0; i++) {
+        const struct json *row = js_at(moved->rows, i);
+        status = state_add_note(daemon->state, view->id, attempt - 1, js_integer_of(js_get(row, "step"), 0), "superseded", row, err);
     }
-    pthread_mutex_unlock(&daemon->lock);
-    return status;
+    return change_end(daemon, status, err);
 }
 
 int supersede(struct daemon *daemon, const struct view *view, int64_t attempt, int64_t first_step, struct error *err)
@@ -68,12 +62,12 @@ int supersede(struct daemon *daemon, const struct view *view, int64_t attempt, i
         return status;
     pthread_mutex_lock(&daemon->lock);
     series_forget_from(daemon->series, view->run_id, first_step);
+    pthread_mutex_unlock(&daemon->lock);
     if (moved.count) {
         char text[160];
         snprintf(text, sizeof text, "attempt %lld goes on from step %lld: %lld rows of the attempt before were set aside",
             (long long)attempt, (long long)first_step - 1, (long long)moved.count);
-        core_event(daemon, view->id, "superseded", text, "daemon", clock_wall());
+        change_event(daemon, view, "superseded", text, "daemon");
     }
-    pthread_mutex_unlock(&daemon->lock);
     return 0;
 }

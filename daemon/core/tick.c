@@ -1,60 +1,6 @@
 // One round of the daemon: look at the jobs, take in what they wrote, judge, start what is ready.
 #include "daemon/core/draft.h"
 #include "schema/base/clock.h"
-#include "schema/record/layout.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-struct running { // one run that has, or should have, a job
-    const struct view *view;
-    struct attempt_row attempt;
-};
-
-static size_t gather_running(struct daemon *daemon, const struct views *views, struct running *running)
-{
-    size_t count = 0;
-    daemon->handovers = daemon->handovers_begun = 0;
-    for (size_t i = 0; i < views->count; i++) {
-        const struct view *view = &views->at[i];
-        struct running *one = &running[count];
-        if (!view->executor || attempt_last(daemon, view, &one->attempt) != 0)
-            continue;
-        one->view = view;
-        if (view->state == RUN_SUBMITTED && !one->attempt.job) {
-            daemon->handovers += view->executor->queues;
-            schedule_submit(daemon, view, &one->attempt);
-            attempt_row_release(&one->attempt);
-            continue;
-        }
-        count++;
-    }
-    return count;
-}
-
-static void watch_all(struct daemon *daemon, struct running *running, size_t count)
-{
-    struct job *jobs = allocate(count + 1, sizeof *jobs);
-    const struct view **views = allocate(count + 1, sizeof *views);
-    struct attempt_row **attempts = allocate(count + 1, sizeof *attempts);
-    for (size_t i = 0; i < count; i++) {
-        views[i] = running[i].view;
-        attempts[i] = &running[i].attempt;
-        jobs[i] = job_of(views[i]);
-        jobs[i].started = running[i].attempt.job_started;
-        if (running[i].attempt.job && strcmp(running[i].attempt.job, "0") != 0)
-            strncat(jobs[i].id, running[i].attempt.job, sizeof jobs[i].id - 1);
-    }
-    executors_poll(daemon, views, jobs, count);
-    ingest_together(daemon, views, attempts, count);
-    for (size_t i = 0; i < count; i++) {
-        watch_run(daemon, running[i].view, &running[i].attempt, &jobs[i]);
-        attempt_row_release(&running[i].attempt);
-    }
-    free(attempts);
-    free(views);
-    free(jobs);
-}
 
 // How soon to look again: soon while something of this machine runs, less often where all there is waits or runs elsewhere.
 static int pause_after(const struct daemon *daemon, const struct views *views)
@@ -82,7 +28,15 @@ static bool keep_database(struct daemon *daemon)
     return kept >= 0;
 }
 
-int daemon_tick(struct daemon *daemon)
+static int64_t changes_of(struct daemon *daemon)
+{
+    pthread_mutex_lock(&daemon->lock);
+    int64_t changes = state_changes(daemon->state);
+    pthread_mutex_unlock(&daemon->lock);
+    return changes;
+}
+
+static int tick(struct daemon *daemon)
 {
     struct views views;
     struct error err = {0};
@@ -91,21 +45,53 @@ int daemon_tick(struct daemon *daemon)
         return -1;
     settings_follow(daemon);
     submissions_finish(daemon);
+    int64_t changes = changes_of(daemon);
     if (views_load(daemon, &views, &err) != 0) {
         core_log("%s", err.text);
         return TICK_IDLE_MS;
     }
-    struct running *running = allocate(views.count + 1, sizeof *running);
-    watch_all(daemon, running, gather_running(daemon, &views, running));
-    free(running);
-    views_release(&views);
+    pass_go_on(daemon, &views);
     // Seen anew: what has just ended gives its cores to what waits.
-    int pause = TICK_IDLE_MS;
-    if (views_load(daemon, &views, &err) == 0) {
+    int pause = TICK_IDLE_MS, status = 0;
+    if (changes_of(daemon) != changes) {
+        views_release(&views);
+        status = views_load(daemon, &views, &err);
+    }
+    if (status == 0) {
         queue_start(daemon, &views);
         pause = pause_after(daemon, &views);
         views_release(&views);
     }
     watches_sweep(daemon);
+    curves_trim(daemon);
     return pause;
+}
+
+// ---- what it costs ----
+
+int daemon_tick(struct daemon *daemon)
+{
+    daemon->tick_began = clock_cpu();
+    int pause = tick(daemon);
+    struct tick_costs *costs = &daemon->ticks;
+    pthread_mutex_lock(&daemon->lock);
+    costs->recent[costs->count++ % TICKS_REMEMBERED] = clock_cpu() - daemon->tick_began;
+    pthread_mutex_unlock(&daemon->lock);
+    return pause;
+}
+
+struct json *tick_costs_json(const struct tick_costs *costs)
+{
+    double sum = 0, largest = 0;
+    int64_t recent = costs->count < TICKS_REMEMBERED ? costs->count : TICKS_REMEMBERED;
+    for (int64_t i = 0; i < recent; i++) {
+        sum += costs->recent[i];
+        largest = costs->recent[i] > largest ? costs->recent[i] : largest;
+    }
+    struct json *json = js_object();
+    js_set(json, "count", js_integer(costs->count));
+    js_set(json, "recent", js_integer(recent));
+    js_set(json, "cpu_ms_mean", js_real(recent ? 1000 * sum / (double)recent : 0));
+    js_set(json, "cpu_ms_largest", js_real(1000 * largest));
+    return json;
 }

@@ -29,6 +29,8 @@ static void add_view(void *context, const struct run_head *head)
         .excluded = string_copy(head->excluded),
         .retries = head->retries,
         .retry_at = head->retry_at,
+        .job = string_copy(head->job),
+        .job_started = head->job_started,
         .executor = executor_named(viewing->daemon, head->executor),
     };
     snprintf(view->project, sizeof view->project, "%s", head->project);
@@ -53,7 +55,7 @@ static void recall_end(struct daemon *daemon, struct watch *watch)
     js_free(ends);
 }
 
-// Read once, since a spec is long and a tick short. Under the lock.
+// Under the lock.
 static void recall_facts(struct daemon *daemon, struct watch *watch)
 {
     struct run_row row;
@@ -64,9 +66,22 @@ static void recall_facts(struct daemon *daemon, struct watch *watch)
         .grace = js_real_of(js_get(js_get(row.spec, "slurm"), "grace"), SCHEDULER_GRACE),
         .gpus = js_integer_of(js_get(js_get(row.spec, "resources"), "gpus_per_node"), 0),
         .memory = js_integer_of(js_get(js_get(row.spec, "resources"), "memory"), 0),
+        .iterations = row.iterations,
         .retry = retry_policy_of(row.spec),
     };
     run_row_release(&row);
+}
+
+// Once, since a spec is long and a tick short; and not of all runs before the first of them is looked at.
+void watch_recall(struct daemon *daemon, struct watch *watch)
+{
+    if (watch->recalled)
+        return;
+    pthread_mutex_lock(&daemon->lock);
+    recall_facts(daemon, watch);
+    recall_end(daemon, watch);
+    pthread_mutex_unlock(&daemon->lock);
+    watch->recalled = true;
 }
 
 static struct watch **bucket_of(struct daemon *daemon, int64_t run)
@@ -91,8 +106,6 @@ static struct watch *watch_of(struct daemon *daemon, int64_t run)
         watch = allocate(1, sizeof *watch);
         *watch = (struct watch){.run = run, .ingest_attempt = 1, .end_code = -1, .next = *bucket};
         *bucket = watch;
-        recall_facts(daemon, watch);
-        recall_end(daemon, watch);
     }
     watch->used = true;
     return watch;
@@ -109,6 +122,7 @@ void watches_sweep(struct daemon *daemon)
                 at = &watch->next;
             } else {
                 *at = watch->next;
+                curve_settle(daemon, watch->run);
                 free(watch);
             }
         }
@@ -139,7 +153,10 @@ int views_load(struct daemon *daemon, struct views *views, struct error *err)
 
 int views_load_one(struct daemon *daemon, struct views *views, int64_t run, struct error *err)
 {
-    return load(daemon, views, run, err);
+    int status = load(daemon, views, run, err);
+    for (size_t i = 0; i < views->count; i++)
+        watch_recall(daemon, views->at[i].watch);
+    return status;
 }
 
 void views_release(struct views *views)
@@ -149,6 +166,7 @@ void views_release(struct views *views)
         free(views->at[i].dataset_key);
         free(views->at[i].reason);
         free(views->at[i].excluded);
+        free(views->at[i].job);
     }
     free(views->at);
     *views = (struct views){0};

@@ -1,16 +1,13 @@
-// One run that has a job: gathers what the witnesses say, has it judged, and acts on the judgement. A stop goes in three steps: the stop
-// file (and a signal), a time to save, then the end of every process of the run.
-#include "daemon/core/core.h"
-#include "daemon/core/dataset.h"
+// One run that has a job: has what its witnesses say (look.c) judged, and acts on the judgement. A stop goes in three steps: the stop file (and
+// a signal), a time to save, then the end of every process of the run.
+#include "daemon/core/look.h"
 #include "schema/base/clock.h"
-#include "schema/base/file.h"
 #include "schema/record/layout.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 // The run's own witness, else, of a job on this machine: the kernel has killed somebody for want of memory since it was handed over.
 static bool memory_evidence(const struct view *view, int64_t attempt, char *why, size_t size)
@@ -26,175 +23,14 @@ static bool memory_evidence(const struct view *view, int64_t attempt, char *why,
     return before >= 0 && memory_kills() > before;
 }
 
-// A scheduler is asked now and then: what it said before the attempt, or its exit record, was there says nothing about them. That a job
-// is over stays true.
-static bool is_stale(const struct watch *watch, const struct witnesses *w, double asked)
-{
-    bool before_attempt = w->started && asked <= watch->directory_seen;
-    bool before_exit = w->exit_present && asked <= watch->exit_seen_since && w->phase != JOB_ENDED && w->phase != JOB_GONE;
-    return w->queues && (before_attempt || before_exit);
-}
-
-// The attempt before this one was put back into its scheduler's queue, because its node did not answer, say; but it lived on, and came to a
-// good end before its successor began. Its worker's own word, which proves that end, may be read only after the successor was first seen.
-static void look_for_done_before(const struct view *view, const struct witnesses *w)
-{
-    struct watch *watch = view->watch;
-    struct exit_record end;
-    if (!w->queues || w->attempt <= 1 || watch->done_before)
-        return;
-    if (watch->directory_seen == 0)
-        watch->left_before = attempt_left(view, w->attempt - 1, &end);
-    if (watch->directory_seen == 0 && watch->left_before && !w->says_end)
-        watch->done_before = end.code == EXIT_DONE && end.signal == 0;
-    watch->done_before |= watch->left_before && watch->end_attempt == w->attempt - 1 && watch->end_code == EXIT_DONE;
-}
-
-static void note_times(struct daemon *daemon, const struct view *view, struct witnesses *w, const char *beat_path, double now, double asked)
-{
-    struct watch *watch = view->watch;
-    if (watch->attempt != w->attempt) {
-        pthread_mutex_lock(&daemon->lock);
-        watch->done_before = w->queues && w->attempt > 1 && state_done_before(daemon->state, view->id, w->attempt, NULL) == 1;
-        pthread_mutex_unlock(&daemon->lock);
-        watch->attempt = w->attempt;
-        watch->gone_since = watch->exit_seen_since = watch->stop_asked = watch->ran = watch->directory_seen = 0;
-        watch->killed = watch->left_before = false;
-        watch->furthest = watch->idle_before = 0;
-        watch->before = watch->pulse;
-        watch->pulse = (struct pulse){0};
-        watch->seen = now;
-        if (w->attempt > 1)
-            attempts_progress(daemon, view, w->attempt, &watch->furthest, &watch->idle_before);
-    }
-    if (w->exit_present && watch->exit_seen_since == 0)
-        watch->exit_seen_since = now;
-    look_for_done_before(view, w);
-    if (w->started && watch->directory_seen == 0)
-        watch->directory_seen = now;
-    w->stale = is_stale(watch, w, asked);
-    w->heartbeat_age = pulse_age(&watch->pulse, heartbeat_time(beat_path), clock_wall(), now);
-    if (isfinite(w->heartbeat_age) && now - w->heartbeat_age > watch->seen)
-        watch->seen = now - w->heartbeat_age;
-    if (w->stale || w->phase == JOB_UNKNOWN)
-        return;
-    bool alive = w->phase == JOB_RUNNING || w->phase == JOB_PENDING;
-    watch->seen = alive ? now : watch->seen;
-    watch->gone_since = alive ? 0 : watch->gone_since == 0 ? now : watch->gone_since;
-}
-
-// When an attempt last beat; before its first beat, when it began. NAN: it has ended, by its own word.
-static double last_beat(const struct view *view, int64_t attempt)
-{
-    char *end = run_attempt_file(view->directory, attempt, EXIT_FILE), *beat = run_attempt_file(view->directory, attempt, HEARTBEAT_FILE);
-    char *directory = run_attempt_directory(view->directory, attempt);
-    struct stat status;
-    double time = NAN;
-    if (!file_exists(end))
-        time = heartbeat_time(beat);
-    if (isnan(time) && !file_exists(end) && stat(directory, &status) == 0)
-        time = (double)status.st_mtime;
-    free(directory);
-    free(beat);
-    free(end);
-    return time;
-}
-
-// What the attempts before this one have left: one that may live on, and how far they came.
-static void look_before(const struct view *view, struct witnesses *w, const char *beat_path, double now)
-{
-    struct watch *watch = view->watch;
-    int64_t before = w->queues && !w->started && w->attempt > 1 ? run_last_attempt(view->directory) : 0;
-    w->before_alive = before > 0 && before < w->attempt && pulse_age(&watch->before, last_beat(view, before), clock_wall(), now) < SILENCE_LOST;
-    if (w->started && (w->exit_present || w->phase != JOB_RUNNING))
-        w->idle = heartbeat_step(beat_path) > watch->furthest ? 0 : watch->idle_before + 1;
-    w->unbegun = watch->unbegun;
-}
-
-// How long the attempt has run, if possible by clocks that nobody sets; of one that is gone, as long as it was seen to.
-static double ran_for(
-    struct watch *watch, const struct attempt_row *attempt, const struct job *job, const struct witnesses *w, const struct exit_record *end)
-{
-    if (isfinite(job->ran))
-        watch->ran = job->ran;
-    if (w->exit_present)
-        return isfinite(end->ran) ? end->ran : end->ended - end->started;
-    return watch->ran > 0 ? watch->ran : clock_wall() - attempt->started;
-}
-
-// Nothing will be written any more, for all that is known.
-static bool is_over(const struct witnesses *w)
-{
-    bool gone = (w->phase == JOB_GONE || w->phase == JOB_ENDED) && !w->stale;
-    if (w->queues)
-        return w->exit_present || (gone && w->heartbeat_age >= TOLD_WAIT);
-    return w->phase != JOB_RUNNING && (w->exit_present || gone);
-}
-
-static int64_t diverged(struct daemon *daemon, const struct view *view)
-{
-    pthread_mutex_lock(&daemon->lock);
-    int64_t step = run_diverged(daemon, view->id, view->run_id);
-    pthread_mutex_unlock(&daemon->lock);
-    return step;
-}
-
-static void look(struct daemon *daemon, const struct view *view, const struct attempt_row *attempt, const struct job *job, struct witnesses *w,
-    struct exit_record *end)
-{
-    struct watch *watch = view->watch;
-    char *beat_path = run_attempt_file(view->directory, attempt->number, HEARTBEAT_FILE);
-    char *attempt_path = run_attempt_directory(view->directory, attempt->number);
-    *w = (struct witnesses){
-        .state = view->state,
-        .phase = job->phase,
-        .queues = view->executor->queues,
-        .says_end = view->executor->queues && strcmp(view->kind, "check") != 0,
-        .end = job->end,
-        .job_code = job->code,
-        .job_signal = job->signal,
-        .phase_reason = job->reason,
-        .strange = job->strange,
-        .nodes = job->nodes,
-        .started = file_exists(attempt_path),
-        .cancel_requested = view->cancel_requested,
-        .attempt = attempt->number,
-    };
-    if (w->started && job->phase == JOB_ENDED && job->if_unbegun)
-        w->phase = JOB_GONE;
-    w->exit_present = w->started && attempt_left(view, attempt->number, end);
-    double now = clock_steady();
-    note_times(daemon, view, w, beat_path, now, job->asked);
-    look_before(view, w, beat_path, now);
-    free(beat_path);
-    free(attempt_path);
-    w->done_before = watch->done_before;
-    w->killed = watch->killed;
-    w->gone_for = watch->gone_since > 0 ? now - watch->gone_since : 0;
-    w->unseen_for = now - watch->seen;
-    w->exit_code = w->exit_present ? end->code : 0;
-    w->exit_signal = w->exit_present ? end->signal : 0;
-    w->exit_seen_for = w->exit_present ? now - watch->exit_seen_since : 0;
-    double limit = w->queues ? 0 : watch->facts.time_limit; // a scheduler keeps it itself
-    w->over_time = limit > 0 && ran_for(watch, attempt, job, w, end) >= limit;
-    bool runs_on = w->phase == JOB_RUNNING && !w->exit_present;
-    w->records_complete = !(watch->shared && runs_on) && ingest_run(daemon, view, is_over(w)); // read with the others: more can wait
-    w->end_present = watch->end_attempt == attempt->number;
-    w->end_code = watch->end_code;
-    w->diverged = w->records_complete ? diverged(daemon, view) : 0;
-    if (view->dataset_key && dataset_is_complete(daemon->home, view->dataset_key)) {
-        w->end_present = true;
-        w->end_code = EXIT_DONE;
-    }
-    witnesses_settle(w);
-}
+// ---- stopping ----
 
 static void kill_run(const struct view *view, struct job *job)
 {
     struct error err = {0};
     view->watch->killed |= !view->cancel_requested;
     if (view->executor->calls->kill(view->executor->context, job, &err) < 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
+        log_run(view, &err);
 }
 
 // Asks once, kills after the grace. The judgement sees the rest: the exit record, or that everybody is gone.
@@ -214,10 +50,8 @@ static void stop_and_kill(struct daemon *daemon, const struct view *view, struct
     snprintf(
         text, sizeof text, "%s: asked to save and stop, killed after %.0f s", view->cancel_requested ? "cancel" : "time limit reached", grace);
     if (view->executor->calls->stop(view->executor->context, job, &err) != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-    pthread_mutex_lock(&daemon->lock);
-    core_event(daemon, view->id, "stopping", text, view->cancel_requested ? "user" : "daemon", clock_wall());
-    pthread_mutex_unlock(&daemon->lock);
+        log_run(view, &err);
+    change_event(daemon, view, "stopping", text, view->cancel_requested ? "user" : "daemon");
 }
 
 // An attempt that no scheduler reaches any more: its stop file does, if anything.
@@ -229,10 +63,8 @@ static void stop_before(struct daemon *daemon, const struct view *view, struct j
         return;
     watch->stop_asked = clock_steady();
     if (view->executor->calls->stop(view->executor->context, job, &err) != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-    pthread_mutex_lock(&daemon->lock);
-    core_event(daemon, view->id, "stopping", "an earlier attempt that the scheduler has given up is asked to save and stop", "daemon", clock_wall());
-    pthread_mutex_unlock(&daemon->lock);
+        log_run(view, &err);
+    change_event(daemon, view, "stopping", "an earlier attempt that the scheduler has given up is asked to save and stop", "daemon");
 }
 
 // What waits in a scheduler's queue has nothing to save. A job that a scheduler says nothing of, or does not know, may run all the same: the
@@ -316,7 +148,8 @@ static int change_run(struct daemon *daemon, const struct view *view, struct jud
         return try_again(daemon, view, judgement, w, err);
     size_t said = strlen(judgement->reason);
     if (judgement->cause != CAUSE_NONE && view->retries > 0)
-        snprintf(judgement->reason + said, sizeof judgement->reason - said, " (after %lld retries)", (long long)view->retries);
+        snprintf(judgement->reason + said, sizeof judgement->reason - said, " (after %lld %s)", (long long)view->retries,
+            view->retries == 1 ? "retry" : "retries");
     return core_change(daemon, view->id, judgement->to, judgement->reason, judgement->witness, err);
 }
 
@@ -325,44 +158,17 @@ static void apply(struct daemon *daemon, const struct view *view, struct attempt
 {
     struct error err = {0};
     close_attempt(attempt, judgement, w, end);
-    pthread_mutex_lock(&daemon->lock);
-    int status = state_begin(daemon->state, &err);
-    if (status == 0) {
-        status = state_put_attempt(daemon->state, attempt, &err);
-        // A job that was over before we looked did run: its story has that step too.
-        if (status == 0 && w->started && view->state < RUN_RUNNING && judgement->to != RUN_RUNNING)
-            status = core_change(daemon, view->id, RUN_RUNNING, "began", "exit record", &err);
-        if (status == 0 && judgement->again)
-            status = add_next_attempt(daemon, attempt, &err);
-        if (status == 0)
-            status = change_run(daemon, view, judgement, w, &err);
-        if (status == 0)
-            status = state_commit(daemon->state, &err);
-        else
-            state_rollback(daemon->state);
-    }
-    pthread_mutex_unlock(&daemon->lock);
-    if (status != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
-}
-
-// The same state for another reason. A queue changes its mind every few seconds: it is shown, but told as an event only now and then.
-static void say_reason(struct daemon *daemon, const struct view *view, const struct judgement *judgement)
-{
-    struct watch *watch = view->watch;
-    struct error err = {0};
-    double now = clock_steady();
-    if (!judgement->reason[0] || (view->reason && strcmp(view->reason, judgement->reason) == 0))
+    if (!change_begin_of(daemon, view, &err))
         return;
-    pthread_mutex_lock(&daemon->lock);
-    bool told = watch->reason_said == 0 || now - watch->reason_said >= REASON_PAUSE;
-    int status = told ? core_change(daemon, view->id, judgement->to, judgement->reason, judgement->witness, &err)
-                      : state_set_reason(daemon->state, view->id, judgement->reason, &err);
-    pthread_mutex_unlock(&daemon->lock);
-    if (told)
-        watch->reason_said = now;
-    if (status != 0)
-        core_log("%s/%s: %s", view->project, view->name, err.text);
+    int status = state_put_attempt(daemon->state, attempt, &err);
+    // A job that was over before we looked did run: its story has that step too.
+    if (status == 0 && w->started && view->state < RUN_RUNNING && judgement->to != RUN_RUNNING)
+        status = core_change(daemon, view->id, RUN_RUNNING, "began", "exit record", &err);
+    if (status == 0 && judgement->again)
+        status = add_next_attempt(daemon, attempt, &err);
+    if (status == 0)
+        status = change_run(daemon, view, judgement, w, &err);
+    change_end_of(daemon, view, status, &err);
 }
 
 static void note_expected_start(struct daemon *daemon, struct watch *watch, const struct job *job)
@@ -383,7 +189,8 @@ static void note_job_id(struct daemon *daemon, const struct view *view, struct a
     bool unknown = !attempt->job || strcmp(attempt->job, "0") == 0;
     if (!view->executor->queues || !unknown || !job->id[0])
         return;
-    pthread_mutex_lock(&daemon->lock);
+    if (!change_begin_of(daemon, view, &err))
+        return;
     int status = state_get_attempt(daemon->state, view->id, attempt->number, &stored, &err);
     if (status == 0) {
         free(stored.job);
@@ -391,11 +198,8 @@ static void note_job_id(struct daemon *daemon, const struct view *view, struct a
         status = state_put_attempt(daemon->state, &stored, &err);
         attempt_row_release(&stored);
     }
-    pthread_mutex_unlock(&daemon->lock);
-    if (status != 0) {
-        core_log("%s/%s: %s", view->project, view->name, err.text);
+    if (change_end_of(daemon, view, status, &err) != 0)
         return;
-    }
     free(attempt->job);
     attempt->job = string_copy(job->id);
 }
@@ -405,7 +209,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
     struct witnesses w;
     struct exit_record end = {0};
     struct judgement judgement;
-    look(daemon, view, attempt, job, &w, &end);
+    watch_look(daemon, view, attempt, job, &w, &end);
     note_expected_start(daemon, view->watch, job);
     note_job_id(daemon, view, attempt, job);
     stop_if_wanted(daemon, view, &w, job);
@@ -422,7 +226,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
         stop_before(daemon, view, job);
     if (w.started)
         view->watch->unbegun = 0;
-    else if (judgement.requeue && w.phase == JOB_ENDED)
+    else if (judgement.requeue && (w.phase == JOB_ENDED || w.unlaunched))
         view->watch->unbegun++;
     if (judgement.to != view->state || judgement.again) {
         // The cursor may have moved since this row was read: what is stored is the newer one.
@@ -438,7 +242,7 @@ void watch_run(struct daemon *daemon, const struct view *view, struct attempt_ro
         apply(daemon, view, attempt, &judgement, &w, &end);
         view->watch->reason_said = clock_steady();
     } else {
-        say_reason(daemon, view, &judgement);
+        reason_say(daemon, view, &judgement);
     }
     free(words);
 }

@@ -2,6 +2,7 @@
 // answer "unknown", and is made again in the next tick. Everything that outlives us is found again by the run's tag (its run_id), never by
 // a bare job id or pid.
 #pragma once
+#include "daemon/exec/launcher_look.h"
 #include "daemon/exec/memory.h"
 #include "daemon/exec/process.h"
 #include "schema/base/error.h"
@@ -51,6 +52,7 @@ struct job { // what submit needs and what poll tells
     char nodes[256];   // where it runs or ran, in the scheduler's short form; empty: not known
     char reason[256];  // in words: why it waits, how it ended
     bool if_unbegun;   // of JOB_ENDED: only of a job that has not begun anything; one that has is JOB_GONE: who knows how it ended. poll's
+    bool unlaunched;   // of JOB_GONE: nothing of it began, since the scheduler could not start it; of JOB_ENDED: so it was with its last start. poll's
     bool strange;      // of JOB_UNKNOWN: the scheduler lists it, in a state that we have no word for; reason says which. poll's
     char warning[256]; // submit's: what a person should know of the way it was handed over; empty: nothing
 };
@@ -77,6 +79,7 @@ struct local_context {
     const char *job_script; // path of job.sh
     struct memory_place memory;
     double looked;              // steady seconds when memory was last looked at
+    struct launcher_look launchers;
     struct process_table table; // the machine's processes, when they were last looked at
 };
 void local_context_release(struct local_context *local);

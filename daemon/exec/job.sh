@@ -2,10 +2,10 @@
 # job.sh RUN_DIR [-m MODULE]... -- argv...: one attempt of one run, the same script for every executor and every run.
 # job.sh -a ARRAY_DIR [-m MODULE]... -- argv...: the same as an element of a Slurm array; ARRAY_DIR/elements says of which run, and the words
 # that are ARRAY_DIR stand for its directory.
-# It claims the next attempt directory (mkdir is atomic, so two of them never share one), writes down what it executes, loads environment
-# modules, starts the command with its output in the attempt's logs, forwards USR1 and TERM to it, and writes exit.json last, by rename:
-# whoever sees that file sees the whole of it and knows that nothing else will be written. Nothing of the user's is evaluated here: the
-# command is passed on as "$@", a module's name as one word.
+# It waits for an older attempt that lives on, claims the next attempt directory (mkdir is atomic, so two of them never share one), writes down
+# who it is in begin.json and what it executes, loads environment modules, starts the command with its output in the attempt's logs, forwards
+# USR1 and TERM to it, and writes exit.json last, by rename: whoever sees that file sees the whole of it and knows that nothing else will be
+# written. Nothing of the user's is evaluated here: the command is passed on as "$@", a module's name as one word.
 # In a Slurm job (SLURM_JOB_ID) a signal is the scheduler's wish to have the nodes back: the run is asked to stop and save by its stop file,
 # with this attempt's name in it, so that the next attempt knows whose wish it was and takes it away. A stop file that says anything else
 # is a person's or the daemon's, and stays.
@@ -79,8 +79,9 @@ if [ -n "${SWITCHYARD_SUBMISSION:-}" ]; then
     }
 fi
 
-# A full disk is waited for, ten minutes at most: it can end, and what is not written down is lost.
+# A full disk is waited for, ten minutes at most: it can end, and what is not written down is lost. An older attempt likewise.
 sy_patience=600
+sy_older_patience=600
 
 # A wrapper around sbatch, or a call that is made once more on its way, can make two jobs of one submission. The first that comes here has it, by
 # its id in a file that is there whole or not at all, and has it however often Slurm starts it again. Any other does nothing.
@@ -122,24 +123,164 @@ uptime()
     printf '%s' "$sy_up"
 }
 
+# ---- an older attempt that may live on: on a node, say, that Slurm gave up because it did not answer ----
+# Two of them never train side by side. An attempt is over when its exit.json is there, when it is provably gone, or when it has not beaten for
+# a minute: its heartbeat, before the first one its directory, has not changed. How long ago that was at the first look is told by the disk's own
+# clock; a node's may be wrong, so that some of the minute is watched in any case. What lives is asked to stop and save, by its stop file.
+# A heartbeat newer than exit.json is a worker's whose srun was ended without it, as of a node that Slurm gave up; unless it has said its own end.
+
+sy_silence=60 # seconds without a heartbeat after which an attempt is taken for dead
+sy_watched=15 # of these, at the least, seen by ourselves: three heartbeats
+
+# When a process began, in ticks since the machine did; nothing of one that is no more.
+birth()
+{
+    sy_stat=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null)
+    set -- $sy_stat
+    case ${1:-Z} in Z | X) ;; *) printf '%s' "${20}" ;; esac
+}
+sy_host=$(uname -n | tr -c 'A-Za-z0-9._\n-' '?')
+sy_boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+sy_space=$(readlink /proc/self/ns/pid 2>/dev/null)
+sy_birth=$(birth $$)
+
+# A member of a small JSON object, of those that this script writes.
+member()
+{
+    sed -n "s/.*\"$2\":\"\{0,1\}\([^,}\"]*\).*/\1/p" "$1" 2>/dev/null
+}
+# It was on this machine alone, which has been started anew since, or has neither its claimant nor anything that this one has started. Of one that a
+# worker claimed by itself, the heartbeat tells.
+is_gone()
+{
+    sy_told=$1/begin.json
+    [ -e "$sy_told" ] || sy_told=$1/heartbeat.json
+    [ -n "$sy_boot" ] && [ -n "$sy_space" ] && [ -r "$sy_told" ] && [ -n "$(member "$sy_told" boot)" ] || return 1
+    [ "$(member "$sy_told" host)" = "$sy_host" ] || return 1
+    [ "${sy_told##*/}" = heartbeat.json ] || grep -q '"nodes":\["[A-Za-z0-9._-]*"\]' "$sy_told" || return 1
+    if [ "$(member "$sy_told" boot)" != "$sy_boot" ]; then
+        case $sy_host in localhost*) return 1 ;; *) return 0 ;; esac # a name that many have
+    fi
+    [ "$(member "$sy_told" pid_namespace)" = "$sy_space" ] || return 1
+    sy_pid=$(member "$sy_told" pid)
+    [ "${sy_told##*/}" != heartbeat.json ] || { [ -z "$(birth "$sy_pid")" ]; return; }
+    sy_claim=$sy_pid-$(member "$sy_told" birth)
+    [ "$sy_claim" != "$sy_pid-$(birth "$sy_pid")" ] || return 1
+    ! cat /proc/[0-9]*/environ 2>/dev/null | LC_ALL=C tr '\0' '\n' | LC_ALL=C grep -q "^SWITCHYARD_CLAIM=$sy_claim\$"
+}
+# Seconds between a file's last change and now, both by the disk's clock; 0 where that cannot be told.
+age_of()
+{
+    sy_probe=$sy_run/.clock-$sy_host-$$
+    true >"$sy_probe"
+    sy_now=$(date -r "$sy_probe" +%s)
+    sy_then=$(date -r "$1" +%s)
+    rm -f "$sy_probe"
+    case $sy_now/$sy_then in /* | */ | *[!0-9/]*) sy_age=0 ;; *) sy_age=$((sy_now - sy_then)) ;; esac
+    [ "$sy_age" -ge 0 ] || sy_age=0
+}
+ask_to_stop()
+{
+    sy_wish=$sy_run/.stop-$1
+    printf 'attempt-%d\n' "$1" 2>/dev/null >"$sy_wish"
+    ln "$sy_wish" "$sy_run/stop" 2>/dev/null
+    [ -e "$sy_run/stop" ] || [ ! -s "$sy_wish" ] || mv "$sy_wish" "$sy_run/stop" 2>/dev/null # a disk without hard links
+    [ ! -s "$sy_wish" ] && [ "$sy_wish" -ef "$sy_run/stop" ] || rm -f "$sy_wish"
+}
+# Whose wish the stop file is: "attempt-N", or a person's. On a full disk the file stays empty, as a person's is: then its second name tells.
+read_stop()
+{
+    sy_wish=$(head -c 64 "$sy_run/stop" 2>/dev/null)
+    [ -z "$sy_wish" ] || return 0
+    for sy_mark in "$sy_run"/.stop-*; do
+        [ ! "$sy_mark" -ef "$sy_run/stop" ] || sy_wish=attempt-${sy_mark##*/.stop-}
+    done
+}
+is_over()
+{
+    if [ -e "$1/exit.json" ]; then
+        [ "$1/heartbeat.json" -nt "$1/exit.json" ] || return 0
+    fi
+    if [ -e "$1/exit.json" ] || [ ! -e "$1/begin.json" ]; then # who works without this script leaves no other word
+        tail -n 1 "$1/records.jsonl" 2>/dev/null | grep -q '"kind":"end"' && return 0
+    fi
+    is_gone "$1"
+}
+# By a signal, or by a stop file that is not for an attempt.
+is_stopped()
+{
+    [ -z "$sy_kept" ] || return 0
+    [ -e "$sy_run/stop" ] && read_stop && case $sy_wish in attempt-*) return 1 ;; esac
+}
+sy_waited=
+wait_for_older()
+{
+    sy_older=$sy_run/attempt-$1
+    is_over "$sy_older" && return 0
+    sy_beat=$sy_older/heartbeat.json
+    sy_seen=$(cat "$sy_beat" 2>/dev/null)
+    if [ -n "$sy_seen" ]; then age_of "$sy_beat"; else age_of "$sy_older"; fi 2>/dev/null
+    [ "$sy_age" -le $((sy_silence - sy_watched)) ] || sy_age=$((sy_silence - sy_watched))
+    sy_where=$(member "$sy_beat" host)
+    sy_what="attempt $1 on ${sy_where:-$(member "$sy_older/begin.json" host)}"
+    echo "job.sh: $sy_what has not ended: it is asked to stop, and waited for until it ends or its heartbeat has been silent for $sy_silence s" >&2
+    ask_to_stop "$1"
+    sy_since=0
+    until is_over "$sy_older" || [ "$sy_age" -ge "$sy_silence" ]; do
+        [ "$sy_since" -lt "$sy_older_patience" ] || { echo "job.sh: $sy_what lives on after $sy_since s: nothing is started" >&2; exit 0; }
+        ! is_stopped || { echo "job.sh: stopped while it waited for $sy_what: nothing is started" >&2; exit 0; }
+        sleep 1
+        sy_since=$((sy_since + 1))
+        sy_age=$((sy_age + 1))
+        sy_now=$(cat "$sy_beat" 2>/dev/null)
+        [ "$sy_now" = "$sy_seen" ] || sy_age=0
+        sy_seen=$sy_now
+    done
+    if is_over "$sy_older"; then sy_how="it ended"; else sy_how="its heartbeat fell silent"; fi
+    sy_waited="job.sh: waited $sy_since s for $sy_what, until $sy_how"
+    echo "$sy_waited" >&2
+}
+# A signal that comes before there is a child is kept for it.
+sy_kept=
+trap 'sy_kept=USR1' USR1
+trap 'sy_kept=TERM' TERM
+[ -z "$sy_slurm" ] || trap 'sy_kept=USR1' USR2
+trap '' HUP
+
 # The next number after the highest that is there, so that a newer attempt always has the higher number.
-sy_attempt=0
-for sy_directory in "$sy_run"/attempt-*; do
-    sy_number=${sy_directory##*/attempt-}
-    case $sy_number in "" | *[!0-9]*) continue ;; esac
-    [ "$sy_number" -gt "$sy_attempt" ] && sy_attempt=$sy_number
-done
+find_newest()
+{
+    sy_attempt=0
+    for sy_directory in "$sy_run"/attempt-*; do
+        sy_number=${sy_directory##*/attempt-}
+        case $sy_number in "" | *[!0-9]*) continue ;; esac
+        [ "$sy_number" -gt "$sy_attempt" ] && sy_attempt=$sy_number
+    done
+}
 while :; do
+    find_newest
+    [ "$sy_attempt" -eq 0 ] || wait_for_older "$sy_attempt"
     sy_attempt=$((sy_attempt + 1))
     sy_here=$sy_run/attempt-$sy_attempt
     sy_fault=$(LC_ALL=C mkdir "$sy_here" 2>&1) && break
     [ -d "$sy_here" ] && continue
     case $sy_fault in *"No space left"* | *uota*) ;; *) sy_patience=0 ;; esac
-    [ "$sy_patience" -gt 0 ] || { echo "job.sh: cannot make $sy_here: ${sy_fault##*: }" >&2; exit 1; }
+    [ "$sy_patience" -gt 0 ] && [ -z "$sy_kept" ] || { echo "job.sh: cannot make $sy_here: ${sy_fault##*: }" >&2; exit 1; }
     sy_patience=$((sy_patience - 1))
-    sy_attempt=$((sy_attempt - 1))
     sleep 1
 done
+# Who has claimed it, and where it runs: written again when the nodes are known.
+sy_nodes=
+sy_job=
+[ -z "$sy_slurm" ] || sy_job=$(printf '%s' "$sy_slurm" | tr -cd '0-9A-Za-z_')
+write_begin()
+{
+    printf '{"v":1,"attempt":%d,"by":"job.sh","host":"%s","boot":"%s","pid_namespace":"%s","pid":%d,"birth":%d,"nodes":[%s]%s}\n' "$sy_attempt" \
+        "$sy_host" "$sy_boot" "$sy_space" $$ "${sy_birth:-0}" "$sy_nodes" "${sy_job:+,\"job_id\":\"$sy_job\"}" >"$sy_here/begin.json.tmp" &&
+        mv "$sy_here/begin.json.tmp" "$sy_here/begin.json" || rm -f "$sy_here/begin.json.tmp"
+}
+[ -n "$sy_slurm" ] || sy_nodes=\"$sy_host\"
+write_begin 2>/dev/null
 # 1 when there is no use in waiting any longer.
 have_patience()
 {
@@ -152,22 +293,33 @@ open_logs()
     true >"$sy_here/stdout.log" && true >"$sy_here/stderr.log"
 }
 until open_logs 2>/dev/null; do
-    have_patience || { echo "job.sh: cannot write $sy_here/stdout.log" >&2; exit 1; }
+    [ -z "$sy_kept" ] && have_patience || { echo "job.sh: cannot write $sy_here/stdout.log" >&2; exit 1; }
 done
+# A worker that can write nothing down ends without a word: room for its first lines is waited for.
+has_room()
+{
+    sy_fault=$( (LC_ALL=C head -c 8192 /dev/zero >"$sy_here/.room") 2>&1)
+    rm -f "$sy_here/.room"
+    case $sy_fault in *"No space left"* | *uota*) return 1 ;; esac
+}
+until has_room; do
+    [ -z "$sy_kept" ] && have_patience || break
+done
+[ -z "$sy_waited" ] || echo "$sy_waited" >>"$sy_here/stderr.log"
 sy_started=$(now)
 sy_begun=$(uptime)
 [ -f "$sy_run/job.json" ] && cp "$sy_run/job.json" "$sy_here/job.json.tmp" && mv "$sy_here/job.json.tmp" "$sy_here/job.json"
 
 SWITCHYARD_ATTEMPT=$sy_attempt
-export SWITCHYARD_ATTEMPT
+SWITCHYARD_CLAIM=$$-$sy_birth # marks what this attempt starts: is_gone
+export SWITCHYARD_ATTEMPT SWITCHYARD_CLAIM
 
 # The stop file of an earlier attempt has done its work.
-sy_wish=$(head -c 64 "$sy_run/stop" 2>/dev/null)
-case $sy_wish in attempt-"$sy_attempt") ;; attempt-*) rm -f "$sy_run/stop" ;; esac
+read_stop
+case $sy_wish in attempt-"$sy_attempt") ;; attempt-*) rm -f "$sy_run/stop" "$sy_run/.stop-${sy_wish#attempt-}" ;; esac
 
-# A signal that comes before there is a child is kept for it; `caught` tells an interrupted wait from a finished one.
+# `caught` tells an interrupted wait from a finished one.
 sy_child=
-sy_kept=
 sy_caught=
 sy_launcher=
 forward()
@@ -189,10 +341,7 @@ takes_usr1()
 # The file is the wish, whole or not at all (an empty one would be a person's); the signal only shortens the wait.
 stop_and_save()
 {
-    sy_wish=$sy_run/.stop-$sy_attempt
-    printf 'attempt-%d\n' "$sy_attempt" >"$sy_wish" 2>/dev/null && ln "$sy_wish" "$sy_run/stop" 2>/dev/null
-    [ -e "$sy_run/stop" ] || mv "$sy_wish" "$sy_run/stop" 2>/dev/null # a disk without hard links
-    rm -f "$sy_wish"
+    ask_to_stop "$sy_attempt"
     if [ -z "$sy_child" ] || takes_usr1; then forward USR1; else sy_caught=USR1; fi
 }
 if [ -n "$sy_slurm" ]; then
@@ -201,7 +350,6 @@ else
     trap 'forward USR1' USR1
     trap 'forward TERM' TERM
 fi
-trap '' HUP
 
 # `module` is a shell function, defined by a file of the site's; a job's shell reads none by itself.
 find_module_command()
@@ -224,15 +372,9 @@ load_modules()
     done
     set -u
 }
-run_command()
+run_once()
 {
-    while [ "$1" = "-m" ]; do shift 2; done
-    shift
-    case ${1##*/} in srun | mpirun | mpiexec) sy_launcher=$1 ;; esac
-    # The command, not this script, goes into the control group that keeps its memory: what the kernel ends there is still written down here.
-    if [ -n "${SWITCHYARD_MEMORY_GROUP:-}" ]; then
-        set -- /bin/sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$SWITCHYARD_MEMORY_GROUP" "$@"
-    fi
+    sy_before=$(wc -c <"$sy_here/stderr.log")
     "$@" >>"$sy_here/stdout.log" 2>>"$sy_here/stderr.log" </dev/null &
     sy_child=$!
     [ -z "$sy_kept" ] || [ -n "$sy_slurm" ] || kill -s "$sy_kept" "$sy_child" 2>/dev/null # in a Slurm job the file says it
@@ -248,20 +390,50 @@ run_command()
     done
 }
 
+# Of what srun said since it was started: a node did not begin its tasks, and so nothing of the run. A node that lost its power while a step ran
+# keeps the socket of Slurm's own PMIx server, and takes no step of that number any more (22.05); the next step has another. srun's exit code may
+# be 0 then. Or a rank was hit by a message while it was still within MPI_Init, which Open MPI does not always outlive (4.1, rarely, on a busy
+# machine): before a rank has a world, the worker writes nothing.
+is_unlaunched()
+{
+    [ "${sy_launcher##*/}" = srun ] && [ ! -s "$sy_here/records.jsonl" ] && [ ! -e "$sy_run/stop" ] || return 1
+    tail -c +"$((sy_before + 1))" "$sy_here/stderr.log" 2>/dev/null |
+        grep -Eq '^srun: error: (task [0-9,-]+ launch failed|Task launch for .* failed on node|[^ ]+: tasks? [0-9,-]+: Segmentation fault)'
+}
+
+run_command()
+{
+    while [ "$1" = "-m" ]; do shift 2; done
+    shift
+    case ${1##*/} in srun | mpirun | mpiexec) sy_launcher=$1 ;; esac
+    # The command, not this script, goes into the control group that keeps its memory: what the kernel ends there is still written down here.
+    # Where it may not, the group goes: without one, the daemon looks at the run itself.
+    if [ -n "${SWITCHYARD_MEMORY_GROUP:-}" ]; then
+        set -- /bin/sh -c 'echo $$ >"$0/cgroup.procs" || rmdir "$0"; exec "$@"' "$SWITCHYARD_MEMORY_GROUP" "$@"
+    fi
+    sy_tries=3
+    run_once "$@"
+    while is_unlaunched && [ "$sy_tries" -gt 1 ]; do
+        sy_tries=$((sy_tries - 1))
+        echo "job.sh: nothing of the step has begun: another one is begun" >>"$sy_here/stderr.log"
+        run_once "$@"
+    done
+}
+
 # Asked for now: at the end there may be no time for it.
-sy_nodes=
 find_nodes()
 {
-    sy_names=$(uname -n)
-    [ -z "$sy_slurm" ] || sy_names=$(timeout 10 scontrol show hostnames "${SLURM_JOB_NODELIST:-}" 2>/dev/null) ||
-        sy_names=${SLURM_JOB_NODELIST:-$(uname -n)}
+    sy_names=$(timeout 10 scontrol show hostnames "${SLURM_JOB_NODELIST:-}" 2>/dev/null) || sy_names=${SLURM_JOB_NODELIST:-$sy_host}
     set -f
     for sy_name in $(printf '%s' "$sy_names" | tr -c 'A-Za-z0-9._,[]\n-' '?'); do
         sy_nodes=$sy_nodes${sy_nodes:+,}\"$sy_name\"
     done
     set +f
 }
-find_nodes
+if [ -n "$sy_slurm" ]; then
+    find_nodes
+    write_begin 2>/dev/null
+fi
 
 if ! load_modules "$@" >>"$sy_here/stderr.log" 2>&1; then
     sy_code=1
@@ -282,13 +454,21 @@ note_memory()
 }
 case $sy_code in 0 | 75) ;; *) [ -z "$sy_slurm" ] || note_memory ;; esac
 
+# Whoever cancels a job has Slurm's daemon say so in the job's own log, before job.sh is signalled; of a requeue, a preemption or a time limit it
+# says that it was due to that. The only witness that is left where no daemon of ours looks until squeue has forgotten the job.
+note_cancel()
+{
+    tail -c 65536 "$sy_run/submit.log" 2>/dev/null |
+        grep -q "error: \*\*\* JOB ${SLURM_JOB_ID:-none} ON [^ ]* CANCELLED AT [^ ]* \*\*\*\$" && sy_job="$sy_job,\"cancelled\":true"
+}
+
 sy_signal=null
 [ "$sy_code" -gt 128 ] && sy_signal=$((sy_code - 128))
 sy_ended=$(now)
 sy_over=$(uptime)
-sy_job=
-if [ -n "$sy_slurm" ]; then
-    sy_job=$(printf ',"job_id":"%s","restarts":%d' "$(printf '%s' "$sy_slurm" | tr -cd '0-9A-Za-z_')" "${SLURM_RESTART_COUNT:-0}")
+if [ -n "$sy_job" ]; then
+    sy_job=$(printf ',"job_id":"%s","restarts":%d' "$sy_job" "${SLURM_RESTART_COUNT:-0}")
+    [ "$sy_code" -eq 0 ] || note_cancel
 fi
 record()
 {

@@ -144,13 +144,16 @@ static int launch_slurm(struct launch *launch, const struct spec *spec, const st
 
 // ---- a run, wherever it is ----
 
+int64_t launch_threads(const struct spec *spec, const struct machine *machine)
+{
+    int64_t share = machine->cores / spec_world_size(spec);
+    return spec->resources.threads_per_rank > 0 ? spec->resources.threads_per_rank : share > 0 ? share : 1;
+}
+
 static int launch_here(struct launch *launch, const struct spec *spec, const struct machine *machine, const char *const *words)
 {
-    *launch = (struct launch){.ranks = spec_world_size(spec), .threads = spec->resources.threads_per_rank};
-    assert(launch->ranks >= 1);
-    int64_t share = machine->cores / launch->ranks;
-    if (launch->threads <= 0)
-        launch->threads = share > 0 ? share : 1;
+    assert(spec_world_size(spec) >= 1);
+    *launch = (struct launch){.ranks = spec_world_size(spec), .threads = launch_threads(spec, machine)};
     launch->oversubscribed = launch->ranks * launch->threads > machine->cores;
     launch->slots = launch->oversubscribed ? machine->cores : launch->ranks * launch->threads;
     launch->gpus = spec->resources.gpus_per_node;

@@ -19,6 +19,9 @@ struct machine {
 };
 void machine_look(struct machine *machine);
 
+// Threads of each rank of a run here: what the spec says, or the rank's share of the machine.
+int64_t launch_threads(const struct spec *spec, const struct machine *machine);
+
 struct launch {
     struct word_list argv;
     struct word_list environment; // NAME=VALUE, on top of the daemon's cleaned environment

@@ -141,8 +141,10 @@ static void look_for_others(struct job *job, const struct process_table *table)
         job->phase = JOB_RUNNING;
         snprintf(job->reason, sizeof job->reason, "job.sh is gone, process %d of the run is alive", (int)own[i].pid);
     }
-    if (job->phase == JOB_GONE)
-        memory_watch_end(job->directory, run_last_attempt(job->directory));
+    if (job->phase == JOB_GONE && !memory_watch_end(job->directory, run_last_attempt(job->directory))) {
+        job->phase = JOB_RUNNING;
+        snprintf(job->reason, sizeof job->reason, "processes of the run are ending: its control group is not empty yet");
+    }
 }
 
 static void look_at_memory(struct local_context *local, struct job *jobs, size_t count)
@@ -165,6 +167,8 @@ static int local_poll(void *context, struct job *jobs, size_t count, struct erro
         if (!look_at_leader(&jobs[i]))
             look_for_others(&jobs[i], machine_at(local, clock_steady() - asked)); // taken in this call, once
     look_at_memory(local, jobs, count);
+    if (count && launcher_look_is_due(&local->launchers))
+        launcher_look(&local->launchers, jobs, count, machine_at(local, LOOK_AGE_MAX));
     return 0;
 }
 
@@ -181,13 +185,7 @@ static bool is_listed(const struct process_entry *list, size_t count, pid_t pid)
 // A launcher passes the signal on to ranks, which must have begun: one that is still being loaded would end by it.
 static bool may_be_signalled(pid_t pid, bool begun)
 {
-    char path[64];
-    struct text name;
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    text_init(&name, 64);
-    bool launcher = !begun && file_read(path, &name, NULL) == 0 && strncmp(name.at, "mpi", 3) == 0;
-    text_release(&name);
-    return !launcher && process_catches(pid, SIGUSR1);
+    return (begun || !process_is_launcher(pid)) && process_catches(pid, SIGUSR1);
 }
 
 // The stop file is the request; the signal only shortens the wait. It goes to the command that job.sh started (mpirun, or the one
@@ -226,10 +224,12 @@ static int local_kill(void *context, struct job *job, struct error *err)
         const struct process_entry *own = process_table_find(machine_at(local, ages[look]), job->tag, &count);
         for (size_t i = 0; i < count; i++)
             killed += process_signal_tagged(own[i].pid, job->tag, SIGKILL);
-        if (killed || count == 0)
-            return killed > 0;
+        if (killed)
+            return 1;
+        if (count == 0)
+            break;
     }
-    return 0;
+    return memory_watch_kill(job->directory) ? 1 : 0; // who has no tag, or shows none any more
 }
 
 // Prefers the leader of the session (job.sh), so that a run found again has the same identity as before.

@@ -55,9 +55,9 @@ static bool has_word(const char *words, const char *word)
 }
 
 // "name value" lines, as in memory.events. -1: no such line.
-static int64_t event_count(const char *group, const char *name)
+static int64_t event_count(const char *group, const char *file, const char *name)
 {
-    char *lines = read_group(group, "memory.events"), *rest = NULL;
+    char *lines = read_group(group, file), *rest = NULL;
     int64_t found = -1;
     for (char *line = lines ? strtok_r(lines, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) {
         char key[32];
@@ -311,13 +311,21 @@ static int write_outcome(
     return status;
 }
 
-void memory_watch_end(const char *run_directory, int64_t attempt)
+static bool is_populated(const char *group)
+{
+    return event_count(group, "cgroup.events", "populated") == 1;
+}
+
+bool memory_watch_end(const char *run_directory, int64_t attempt)
 {
     char *group = memory_watch_group(run_directory);
-    if (!group)
-        return;
+    if (!group || is_populated(group)) {
+        bool ended = !group;
+        free(group);
+        return ended;
+    }
     struct json *watch = read_watch(run_directory);
-    int64_t kills = event_count(group, "oom_kill");
+    int64_t kills = event_count(group, "memory.events", "oom_kill");
     char *most = read_group(group, "memory.peak"); // from Linux 5.19 on
     if (attempt > 0 && kills >= 0)
         write_outcome(run_directory, attempt, "control group", js_integer_of(js_get(watch, "limit"), 0), most ? atoll(most) : 0, kills, NULL);
@@ -325,6 +333,17 @@ void memory_watch_end(const char *run_directory, int64_t attempt)
     free(most);
     js_free(watch);
     free(group);
+    return true;
+}
+
+bool memory_watch_kill(const char *run_directory)
+{
+    char *group = memory_watch_group(run_directory);
+    bool populated = group && is_populated(group);
+    if (populated)
+        write_group(group, "cgroup.kill", "1");
+    free(group);
+    return populated;
 }
 
 int memory_watch_exceeded(const char *run_directory, int64_t attempt, int64_t used, int64_t limit, struct error *err)

@@ -6,6 +6,7 @@
 //
 // Files: RUN_DIR/memory.json says how the attempt that runs is watched ({"v":1,"group":path|null,"limit":bytes|null}); attempt-N/memory.json
 // what came of it ({"v":1,"witness":"control group"|"looked at"|"srun","limit":bytes|null,"peak":bytes|null,"kills":N}): written before the group goes.
+// kills is the kernel's count: its first victim counts twice, by itself and as one of the group that ends with it (Linux 6.1).
 #pragma once
 #include "schema/base/error.h"
 #include "schema/base/json.h"
@@ -33,9 +34,12 @@ char *memory_group_make(const struct memory_place *place, const char *tag, int64
 int memory_watch_begin(const char *run_directory, const char *group, int64_t limit, struct error *err);
 // The group that was written down, or NULL: free().
 char *memory_watch_group(const char *run_directory);
-// Nobody of the run is alive any more: what the group has to say is written into the attempt's directory (0: none was claimed), the group
-// is removed. Does nothing the second time.
-void memory_watch_end(const char *run_directory, int64_t attempt);
+// No process of the run is found any more: what the group has to say is written into the attempt's directory (0: none was claimed), and the
+// group is removed. Does nothing the second time. False, and nothing is done: somebody is in the group still. A process that gives its memory
+// back shows no environment any more, hence no tag, and a large one takes its time.
+bool memory_watch_end(const char *run_directory, int64_t attempt);
+// Ends whoever is in the run's group, by the kernel's own means (from Linux 5.14 on). True: somebody was.
+bool memory_watch_kill(const char *run_directory);
 // By looking, it was found to use more than its limit: written down before the kill.
 int memory_watch_exceeded(const char *run_directory, int64_t attempt, int64_t used, int64_t limit, struct error *err);
 

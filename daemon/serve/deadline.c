@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 
 struct deadline {
     int socket;
@@ -40,8 +39,7 @@ static void *watch(void *context)
     struct deadlines *deadlines = context;
     pthread_mutex_lock(&deadlines->lock);
     while (!deadlines->end) {
-        double until = clock_steady() + deadlines->seconds / 4;
-        struct timespec when = {.tv_sec = (time_t)until, .tv_nsec = (long)((until - (double)(time_t)until) * 1e9)};
+        struct timespec when = clock_steady_in(deadlines->seconds / 4);
         pthread_cond_timedwait(&deadlines->ending, &deadlines->lock, &when);
         shut_late(deadlines);
     }
@@ -53,11 +51,7 @@ struct deadlines *deadlines_new(double seconds)
 {
     struct deadlines *deadlines = allocate(1, sizeof *deadlines);
     deadlines->seconds = seconds;
-    pthread_condattr_t steady;
-    pthread_condattr_init(&steady);
-    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_cond_init(&deadlines->ending, &steady);
-    pthread_condattr_destroy(&steady);
+    clock_condition_init(&deadlines->ending);
     pthread_mutex_init(&deadlines->lock, NULL);
     if (pthread_create(&deadlines->thread, NULL, watch, deadlines) == 0)
         return deadlines;

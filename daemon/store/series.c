@@ -16,6 +16,7 @@ struct column {
 struct run {
     char *name;         // run_id
     int64_t last_step;  // highest of any row, one without metrics too
+    double unseen;      // since when nobody looks at it, steady seconds; 0: it is held for ever
     void **columns;     // of struct column
     size_t count, capacity;
 };
@@ -128,6 +129,29 @@ void series_forget(struct series *series, const char *run_id)
     free_run(series->runs[place]);
     series->count--;
     memmove(series->runs + place, series->runs + place + 1, (series->count - place) * sizeof *series->runs);
+}
+
+void series_hold(struct series *series, const char *run_id, double seen)
+{
+    struct run *run = find_run(series, run_id);
+    if (run)
+        run->unseen = isfinite(seen) ? seen : 0;
+}
+
+void series_forget_unseen(struct series *series, double before, bool (*may)(void *context, const char *run_id), void *context)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < series->count; i++) {
+        struct run *run = series->runs[i];
+        if (run->unseen > 0 && run->unseen < before && may(context, run->name)) {
+            free_run(run);
+            continue;
+        }
+        if (run->unseen > 0 && run->unseen < before)
+            run->unseen = 0;
+        series->runs[kept++] = run;
+    }
+    series->count = kept;
 }
 
 // ---- columns ----

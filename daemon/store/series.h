@@ -12,6 +12,10 @@ void series_free(struct series *series);
 void series_add(struct series *series, const char *run_id, int64_t step, double time, const struct json *metrics);
 void series_forget_from(struct series *series, const char *run_id, int64_t first_step); // superseded
 void series_forget(struct series *series, const char *run_id);
+// Until when a run's curve counts as looked at: steady seconds, or INFINITY. One that was never held counts as looked at for ever.
+void series_hold(struct series *series, const char *run_id, double seen);
+// Forgets those that were last looked at before that moment, where may(context, run_id) has nothing against it; one that it wants kept is held for ever.
+void series_forget_unseen(struct series *series, double before, bool (*may)(void *context, const char *run_id), void *context);
 bool series_has(const struct series *series, const char *run_id);
 struct json *series_last(const struct series *series, const char *run_id);              // {metric: value}
 double series_last_value(const struct series *series, const char *run_id, const char *metric, double fallback);

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const char switchyard_sql[], switchyard_2_sql[], switchyard_3_sql[], switchyard_4_sql[]; // schema/switchyard.sql, switchyard-2.sql, …
+extern const char switchyard_sql[], switchyard_2_sql[], switchyard_3_sql[], switchyard_4_sql[], switchyard_5_sql[]; // schema/switchyard.sql, switchyard-2.sql, …
 
 // Script i takes a file from version i to version i + 1.
-static const char *const migrations[] = {switchyard_sql, switchyard_2_sql, switchyard_3_sql, switchyard_4_sql};
+static const char *const migrations[] = {switchyard_sql, switchyard_2_sql, switchyard_3_sql, switchyard_4_sql, switchyard_5_sql};
 enum { STATE_VERSION = sizeof migrations / sizeof migrations[0], BUSY_MS = 5000 };
 
 static int migrate_one(struct sql *sql, int64_t version, struct error *err)
@@ -114,17 +114,9 @@ int state_begin(struct state *state, struct error *err)
     return 0;
 }
 
-int state_commit(struct state *state, struct error *err)
+int state_end(struct state *state, int status, struct error *err)
 {
     assert(state->in_batch);
     state->in_batch = false;
-    return sql_end(state->sql, 0, err);
-}
-
-void state_rollback(struct state *state)
-{
-    if (!state->in_batch)
-        return;
-    state->in_batch = false;
-    sql_end(state->sql, -1, NULL);
+    return sql_end(state->sql, status, err);
 }

@@ -92,12 +92,23 @@ struct trial_row {
 int state_get_trial(struct state *state, int64_t run, struct trial_row *trial, struct error *err); // 0 found, 1 none
 int64_t state_trials_started(struct state *state, int64_t experiment); // handed to an executor and not over
 
+// ---- outcomes (state_outcomes.c): what lists say of runs that have ended. A run that goes on again has none ----
+struct outcome_row {
+    int64_t step, diverged_step; // 0: none
+    struct json *last; // {metric: value}; js_free()
+};
+int state_put_outcome(struct state *state, int64_t run, const struct outcome_row *outcome, struct error *err);
+int state_get_outcome(struct state *state, int64_t run, struct outcome_row *outcome, struct error *err); // 0 found, 1 none
+
 typedef void state_run_visitor(void *context, const struct run_row *row);
 int state_find_run(struct state *state, const char *project, const char *name, struct run_row *row, struct error *err); // 0 found, 1 none
 int state_find_run_id(struct state *state, const char *run_id, struct run_row *row, struct error *err);                // 0 found, 1 none
 int state_get_run(struct state *state, int64_t id, struct run_row *row, struct error *err);                            // 0 found, 1 none
 // A run by what a person types: "project/name", or "name" where it names one run only (2 = several; err lists them).
 int state_resolve_run(struct state *state, const char *text, struct run_row *row, struct error *err);
+// What may have been meant by such a word that names no run ("; did you mean p/moe-1?"), or "". free()
+char *state_run_meant(struct state *state, const char *text);
+bool state_has_project(struct state *state, const char *project); // whether a run of it is there
 int state_read_documents(struct state *state, struct run_row *row, struct error *err);
 // A page of rows with an id above `after`, oldest first, without their documents: at most limit, into rows. The last page is a short one.
 int state_runs_after(struct state *state, const char *project, int64_t after, size_t limit, struct run_row *rows, size_t *count, struct error *err);
@@ -110,6 +121,8 @@ struct run_head {
     bool cancel_requested;
     const char *project, *name, *run_id, *kind;
     const char *reason, *directory, *executor, *dataset_key, *excluded; // may be NULL
+    const char *job; // of its last attempt; NULL: it has none, or none was handed over
+    double job_started;
 };
 typedef void state_head_visitor(void *context, const struct run_head *head);
 int state_each_active(struct state *state, state_head_visitor *visit, void *context, struct error *err); // with an executor; oldest first
@@ -174,5 +187,4 @@ struct json *state_notes(struct state *state, int64_t run, const char *kind, int
 struct json *state_kept_aside(struct state *state, int64_t run, struct error *err); // [{attempt, offset, raw (at most 4 KiB), why}]
 // Batches of the calls above: one transaction, all or nothing.
 int state_begin(struct state *state, struct error *err);
-int state_commit(struct state *state, struct error *err); // -1: nothing of the batch is stored
-void state_rollback(struct state *state);
+int state_end(struct state *state, int status, struct error *err); // stores it where status is 0, else undoes it; -1: nothing of it is stored

@@ -298,8 +298,11 @@ int state_resolve_run(struct state *state, const char *text, struct run_row *row
         if (found == 0)
             found = state_get_run(state, id, row, err);
     }
-    if (found == 1)
-        error_set(err, "there is no run %s", text);
+    if (found == 1) {
+        char *meant = state_run_meant(state, text);
+        error_set(err, "there is no run %s%s", text, meant);
+        free(meant);
+    }
     return found;
 }
 
@@ -315,10 +318,11 @@ int state_runs_after(struct state *state, const char *project, int64_t after, si
     return got;
 }
 
-#define HEAD_COLUMNS \
-    "id, attempt, retries, retry_at, state, cancel_requested, project, name, run_id, kind, reason, directory, executor, dataset_key, excluded"
+#define HEADS \
+    "SELECT id, attempt, retries, retry_at, runs.state, cancel_requested, project, name, run_id, kind, reason, directory, executor, dataset_key, " \
+    "excluded, job, job_started FROM runs LEFT JOIN attempts ON attempts.run = runs.id AND attempts.number = runs.attempt "
 
-// Runs a query of HEAD_COLUMNS to its end.
+// Runs a query of HEADS to its end.
 static int visit_heads(struct sql_query *query, state_head_visitor *visit, void *context, struct error *err)
 {
     if (!query)
@@ -329,7 +333,7 @@ static int visit_heads(struct sql_query *query, state_head_visitor *visit, void 
             .retry_at = sql_real(query, 3), .cancel_requested = sql_integer(query, 5) != 0, .project = sql_text(query, 6),
             .name = sql_text(query, 7), .run_id = sql_text(query, 8), .kind = sql_text(query, 9), .reason = sql_text(query, 10),
             .directory = sql_text(query, 11), .executor = sql_text(query, 12), .dataset_key = sql_text(query, 13),
-            .excluded = sql_text(query, 14)};
+            .excluded = sql_text(query, 14), .job = sql_text(query, 15), .job_started = sql_real(query, 16)};
         if (run_state_parse(&head.state, sql_text(query, 4)))
             visit(context, &head);
     }
@@ -339,12 +343,12 @@ static int visit_heads(struct sql_query *query, state_head_visitor *visit, void 
 
 int state_each_active(struct state *state, state_head_visitor *visit, void *context, struct error *err)
 {
-    return visit_heads(sql_ask(state->sql, err, "SELECT " HEAD_COLUMNS " FROM runs WHERE state IN " ACTIVE " ORDER BY id", ""), visit, context, err);
+    return visit_heads(sql_ask(state->sql, err, HEADS "WHERE runs.state IN " ACTIVE " ORDER BY id", ""), visit, context, err);
 }
 
 int state_head(struct state *state, int64_t run, state_head_visitor *visit, void *context, struct error *err)
 {
-    return visit_heads(sql_ask(state->sql, err, "SELECT " HEAD_COLUMNS " FROM runs WHERE id = ?", "i", run), visit, context, err);
+    return visit_heads(sql_ask(state->sql, err, HEADS "WHERE id = ?", "i", run), visit, context, err);
 }
 
 int64_t state_count_alive(struct state *state)
@@ -394,6 +398,8 @@ static int change(struct state *state, int64_t run, enum run_state to, const cha
     state->changes++;
     if (sql_do(state->sql, err, "UPDATE runs SET state = ?, reason = ?, started = ?, ended = ?, cancel_requested = ? WHERE id = ?", "ttrrii",
             run_state_name(to), reason, started, ended, (int64_t)cancel, run) != 0)
+        return -1;
+    if (run_state_ended(from) && !run_state_ended(to) && state_drop_outcome(state, run, err) != 0)
         return -1;
     return state_insert_event(state, run, now, "state", run_state_name(from), run_state_name(to), reason, witness, err);
 }

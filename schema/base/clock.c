@@ -22,6 +22,26 @@ double clock_steady(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+double clock_cpu(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+void clock_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t steady;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &steady);
+    pthread_condattr_destroy(&steady);
+}
+
+struct timespec clock_steady_in(double seconds)
+{
+    double until = clock_steady() + seconds;
+    return (struct timespec){.tv_sec = (time_t)until, .tv_nsec = (long)((until - floor(until)) * 1e9)};
+}
+
 void clock_text(char out[CLOCK_TEXT], double wall)
 {
     // To the nearest microsecond: a double near now is finer than that, so a text read and written again stays the same.

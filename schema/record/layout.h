@@ -8,6 +8,7 @@
 #define STOP_FILE "stop"
 #define RECORDS_FILE "records.jsonl"
 #define HEARTBEAT_FILE "heartbeat.json"
+#define BEGIN_FILE "begin.json"
 #define EXIT_FILE "exit.json"
 #define JOB_FILE "job.json"
 #define MEMORY_FILE "memory.json"

@@ -63,16 +63,21 @@ int64_t record_read(struct record_reader *reader, const char *path, int64_t max_
 struct exit_record {
     int64_t attempt, code;
     int signal;            // 0: none
+    bool cancelled;        // its job was cancelled while it ran, by its scheduler's word in the job's log
     double started, ended; // seconds since 1970
     double ran;            // seconds by the machine's own clock, which nobody sets; NAN: not told
 };
 // Times in the file are numbers or ISO text as clock_text writes it. 0; -1 also when absent or torn.
 int exit_record_read(struct exit_record *record, const char *path, struct error *err);
 
-// The names of the nodes in it, an array of strings: empty where the record is absent, torn or does not say. js_free()
-struct json *exit_record_nodes(const char *path);
+// The names of an attempt's nodes, an array of strings: by its exit record, else by what job.sh wrote at its begin, else by the heartbeat's host.
+// Empty where nothing says it. js_free()
+struct json *attempt_nodes(const char *run_directory, int64_t attempt);
 
-// {"v":1,"time":seconds,"step":…,"pid":…,"host":…}
+// {"v":1,"time":seconds,"step":…,"pid":…,"host":…,"boot":…,"pid_namespace":…}: the last two, for job.sh, where the machine tells them
 int heartbeat_write(const char *path, int64_t step, int64_t pid, struct error *err);
 double heartbeat_time(const char *path);  // its time, seconds since 1970; NAN if absent or unreadable
 int64_t heartbeat_step(const char *path); // its step; -1 if absent or unreadable
+// When an attempt last beat, seconds since 1970; before its first beat, when its directory last changed. NAN: it is over, by its exit record, and
+// no heartbeat is newer than that: srun ends without a worker whose node was given up, which may go on.
+double attempt_last_beat(const char *run_directory, int64_t attempt);

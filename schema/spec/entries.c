@@ -100,6 +100,15 @@ static size_t entry_named(const struct spec_file *file, const char *name)
     return at;
 }
 
+// The sweep that has a trial of that name; NULL.
+static const struct spec_entry *entry_of_trial(const struct spec_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->count; i++)
+        if (file->entries[file->runs[i].entry].swept && strcmp(file->runs[i].spec.name, name) == 0)
+            return &file->entries[file->runs[i].entry];
+    return NULL;
+}
+
 static void refuse_need(struct spec_file *file, size_t index, const struct node *need)
 {
     const char **names = allocate(file->entries_count, sizeof *names);
@@ -109,8 +118,12 @@ static void refuse_need(struct spec_file *file, size_t index, const struct node 
             names[count++] = file->entries[i].name;
     const char *text = need->kind == NODE_SCALAR ? need->text : "", *near = near_name(text, names, count);
     const char *where = file->book->entries[index].kind ? "stages" : "runs", *name = file->entries[index].name;
+    const struct spec_entry *swept = entry_of_trial(file, text);
     if (strcmp(text, name) == 0)
         problem_at(&file->book->problems, need, "`%s.%s.needs`: `%s` would wait for itself", where, name, name);
+    else if (swept)
+        problem_at(&file->book->problems, need, "`%s.%s.needs`: `%.60s` is a trial of a sweep; write `%s`, which is all %zu of them", where, name,
+            text, swept->name, swept->count);
     else
         problem_at(&file->book->problems, need, "`%s.%s.needs`: there is no run or stage `%.60s`%s%s%s", where, name, text,
             near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
@@ -124,7 +137,9 @@ static void read_needs(struct spec_file *file, size_t index)
     if (!needs || node_is_null(needs))
         return;
     if (needs->kind != NODE_LIST) {
-        problem_at(&file->book->problems, needs, "`needs` expects a list of runs and stages");
+        bool one = needs->kind == NODE_SCALAR;
+        problem_at(&file->book->problems, needs, "`needs` expects a list of runs and stages%s%.60s%s", one ? ": write `[" : "", one ? needs->text : "",
+            one ? "]`" : "");
         return;
     }
     entry->needs = allocate(needs->count, sizeof *entry->needs);
@@ -220,6 +235,18 @@ static void check_kind(struct spec_file *file, size_t index)
     }
 }
 
+// The others need each of the canary: how many needs that is, on top of those before.
+static double check_canary(struct spec_file *file, size_t index, double before)
+{
+    const struct spec_entry *entry = &file->entries[index];
+    size_t others = entry->count - (entry->canary < entry->count ? entry->canary : entry->count);
+    double pairs = (double)others * (double)entry->canary;
+    if (pairs > 0 && before + pairs > NEEDS_MAX && file->book->entries[index].canary)
+        problem_at(&file->book->problems, file->book->entries[index].canary, "`sweep.canary`: %zu trials that need the first %zu each: %d needs are the most",
+            others, entry->canary, NEEDS_MAX);
+    return pairs;
+}
+
 void entries_connect(struct spec_file *file)
 {
     for (size_t i = 0; i < file->entries_count; i++)
@@ -229,6 +256,7 @@ void entries_connect(struct spec_file *file)
     for (size_t i = 0; i < file->entries_count; i++) {
         const struct spec_entry *entry = &file->entries[i];
         check_kind(file, i);
+        pairs += check_canary(file, i, pairs);
         for (size_t j = 0; j < entry->needs_count; j++) {
             const struct spec_entry *needed = &file->entries[entry->needs[j]];
             const struct node *place = file->book->entries[i].needs;

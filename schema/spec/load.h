@@ -5,7 +5,7 @@
 // Where an entry of `runs:` or `stages:` is written. All NULL: the file's only run.
 struct entry {
     const struct node *key, *overlay;
-    const struct node *kind, *needs; // NULL: not written
+    const struct node *kind, *needs, *canary; // NULL: not written
 };
 
 struct seen { // files that were looked for: trials ask for the same ones again and again

@@ -1,16 +1,26 @@
 // Keys that say how runs are made: the shape of `sweep`. What comes of a sweep is in trials.c; `stages` in entries.c.
 #include "schema/spec/sweep.h"
 #include "schema/base/near.h"
+#include "schema/base/text.h"
+#include "schema/spec/elsewhere.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void unknown_in(struct check *check, const struct node *key, const char *section, const char *const *names, size_t count)
+// A key that `sweep` lacks: a slip, a key of a run that stands a level too high, a word of another tool.
+static void unknown_in_sweep(struct problems *problems, const struct node *key, const char *const *names, size_t count)
 {
-    const char *near = near_name(key->text, names, count);
-    problem_at(check->problems, key, "unknown key `%.60s` in `%s`%s%s%s", key->text, section, near ? "; did you mean `" : "",
-        near ? near : "", near ? "`?" : "");
+    const char *near = near_name(key->text, names, count), *told = near ? NULL : elsewhere_told(key->text);
+    const struct field *field = field_find(key->text);
+    if (near)
+        problem_at(problems, key, "unknown key `%.60s` in `sweep`; did you mean `%s`?", key->text, near);
+    else if (field)
+        problem_at(problems, key, "unknown key `%.60s` in `sweep`: write `grid: {%s: [VALUE, …]}`", key->text, field->path);
+    else if (told)
+        problem_at(problems, key, "unknown key `%.60s` in `sweep`: %s", key->text, told);
+    else
+        problem_at(problems, key, "unknown key `%.60s` in `sweep`; it has `grid`, `zip`, `list`, `limit`, `canary` and `concurrency`", key->text);
 }
 
 static bool is_known(const char *key, const char *const *names, size_t count)
@@ -26,7 +36,9 @@ static bool whole_number(struct check *check, const struct node *node, const cha
 {
     if (value_number(value, node) && *value == (double)(long long)*value && *value >= least && *value <= most)
         return true;
-    problem_at(check->problems, node, "`%s` expects a whole number from %.15g to %.15g", path, least, most);
+    bool word = node->kind == NODE_SCALAR && !node_is_null(node);
+    problem_at(check->problems, node, "`%s` expects a whole number from %.15g to %.15g, not %s%.50s%s", path, least, most, word ? "`" : "",
+        word ? node->text : node->kind == NODE_LIST ? "a list" : node->kind == NODE_MAP ? "a map" : "nothing", word ? "`" : "");
     return false;
 }
 
@@ -104,6 +116,27 @@ static bool try_value(struct problems *problems, struct pool *pool, const struct
 
 // ---- what a sweep says ----
 
+// What is no list of values, as it would be one: Hydra's 1,2,3 and Weights & Biases' {values: […]} too.
+static void refuse_values(struct problems *problems, const struct node *values, const char *path, const char *where)
+{
+    const struct node *inner = values->kind == NODE_MAP ? node_get(values, "values") : NULL;
+    struct text words;
+    text_init(&words, SIZE_MAX / 2);
+    const char *text = values->kind == NODE_SCALAR && !node_is_null(values) ? values->text : "";
+    if (*text && strlen(text) <= 60 && !strpbrk(text, "([{}])"))
+        text_addf(&words, ", not %s: write `[%s]`", strchr(text, ',') ? "one string" : "one value", text);
+    else if (*text)
+        text_add(&words, ": write all of them, `[VALUE, VALUE, …]`");
+    else if (inner)
+        text_add(&words, ": write what stands in `values` without it");
+    else if (values->kind == NODE_MAP)
+        text_add(&words, ": no values are drawn from a range; write `[VALUE, VALUE, …]`");
+    else
+        text_addf(&words, ", not %s", values->kind == NODE_LIST ? "an empty one" : "nothing");
+    problem_at(problems, values, "`%s`: `%.60s` expects a list of values%s", where, path, words.at);
+    text_release(&words);
+}
+
 static bool read_axis(struct sweep *sweep, struct problems *problems, struct pool *pool, size_t index, const char *where)
 {
     const struct setting *axis = &sweep->axes.at[index];
@@ -111,7 +144,7 @@ static bool read_axis(struct sweep *sweep, struct problems *problems, struct poo
     if (!check_setting(problems, &sweep->axes, index, where))
         return false;
     if (values->kind != NODE_LIST || values->count == 0) {
-        problem_at(problems, values, "`%s`: `%.60s` expects a list of values", where, axis->path);
+        refuse_values(problems, values, axis->path, where);
         return false;
     }
     bool good = true;
@@ -214,18 +247,17 @@ bool sweep_read(struct sweep *sweep, struct problems *problems, struct pool *poo
     static const char *const names[] = {"grid", "zip", "list", "limit", "canary", "concurrency"};
     enum { NAMES = sizeof names / sizeof *names };
     const struct node *grid = node_get(node, "grid"), *zip = node_get(node, "zip"), *list = node_get(node, "list");
-    struct check check = {.problems = problems};
     *sweep = (struct sweep){.node = node, .grid = grid != NULL, .concurrency_node = node_get(node, "concurrency")};
     bool good = true;
     int64_t limit = 0;
     double trials = 0;
     for (size_t i = 0; i < node->count; i++)
         if (!is_known(node->keys[i]->text, names, NAMES)) {
-            unknown_in(&check, node->keys[i], "sweep", names, NAMES);
+            unknown_in_sweep(problems, node->keys[i], names, NAMES);
             good = false;
         }
     if (whole && !grid + !zip + !list != 2) {
-        problem_at(problems, node, "`sweep` needs exactly one of `grid`, `zip`, `list`");
+        problem_at(problems, node, "`sweep` needs exactly one of `grid`, `zip`, `list`, such as `grid: {model.moe.top_k: [1, 2]}`");
         good = false;
     }
     if (grid || zip)

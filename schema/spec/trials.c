@@ -263,6 +263,31 @@ static void take_limit(struct spec_file *file, const struct sweep *sweep)
         file->concurrency = sweep->concurrency;
 }
 
+// A sweep of the common part that gives a run of the file a section which makes another model, or another executor, of it.
+static void warn_of_sections(struct spec_file *file, size_t index, const struct node *tree, const struct sweep *sweep)
+{
+    struct spec_book *book = file->book;
+    const struct node *overlay = book->entries[index].overlay;
+    struct setting settings[SWEEP_SETTINGS_MAX];
+    if (file->entries_count < 2 || (overlay && node_get(overlay, "sweep")))
+        return;
+    size_t count = sweep_settings(sweep, 0, settings);
+    for (size_t i = 0; i < count; i++) {
+        const struct field *section = field_parent(settings[i].field);
+        const struct node *place = settings[i].key, *at = tree;
+        if (!section || !section->optional)
+            continue;
+        char *path = string_copy(section->path), *rest = NULL;
+        for (char *word = strtok_r(path, ".", &rest); word && at; word = strtok_r(NULL, ".", &rest))
+            at = node_get(at, word);
+        free(path);
+        if (!at)
+            problem_add(&book->problems, place->source, place->line, place->column, true,
+                "`sweep`: `%s` has no `%s`, and each of its trials gets one; `sweep: null` in it leaves it one run", file->entries[index].name,
+                section->path);
+    }
+}
+
 static void resolve_each(struct spec_file *file, size_t index, const struct node *tree, const struct sweep *sweep, char **names,
     const struct only *only)
 {
@@ -313,11 +338,13 @@ void resolve_trials(struct spec_file *file, size_t index, const struct node *tre
     }
     entry->swept = true;
     take_limit(file, &sweep);
+    warn_of_sections(file, index, tree, &sweep);
     resolve_each(file, index, tree, &sweep, names, only);
     free(names);
     size_t count = file->count - entry->first;
     entry->canary = (size_t)sweep.canary < count ? (size_t)sweep.canary : count;
     const struct node *canary = node_get(node, "canary");
+    book->entries[index].canary = canary;
     if (count > 1 && entry->canary == count && canary && !only->names)
         problem_add(&book->problems, canary->source, canary->line, canary->column, true, "`sweep.canary` %zu is all of the %zu trials: none of them waits",
             (size_t)sweep.canary, count);

@@ -3,56 +3,21 @@
 #include "schema/base/near.h"
 #include "schema/base/text.h"
 #include "schema/spec/check.h"
+#include "schema/spec/elsewhere.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEANT_MAX = 3 }; // more keys that share a word are no hint
-
-// Names of Hugging Face's configurations, Megatron's and DeepSpeed's options and common habit, where neither letters nor words lead to ours.
-static const struct { const char *theirs, *ours; } other_names[] = {
-    {"lr", "training.learning_rate.peak"}, {"min_lr", "training.learning_rate.minimum"}, {"lr_decay_style", "training.learning_rate.schedule"},
-    {"lr_scheduler_type", "training.learning_rate.schedule"}, {"warmup_steps", "training.learning_rate.warmup_iterations"},
-    {"steps", "training.iterations"}, {"max_steps", "training.iterations"}, {"train_iters", "training.iterations"},
-    {"dtype", "training.precision"}, {"torch_dtype", "training.precision"}, {"bf16", "training.precision"}, {"fp16", "training.precision"},
-    {"gradient_clipping", "training.optimizer.clip_grad"}, {"gradient_clip", "training.optimizer.clip_grad"},
-    {"max_grad_norm", "training.optimizer.clip_grad"}, {"gradient_accumulation_steps", "training.global_batch_size"},
-    {"eval_interval", "training.validation.interval"}, {"eval_iters", "training.validation.iterations"},
-    {"save_interval", "checkpoint.interval"}, {"save_steps", "checkpoint.interval"}, {"save_total_limit", "checkpoint.keep"},
-    {"log_interval", "logging.interval"}, {"seq_length", "data.sequence_length"}, {"seq_len", "data.sequence_length"},
-    {"block_size", "data.sequence_length"}, {"context_length", "data.sequence_length"}, {"n_layer", "model.layers"},
-    {"d_model", "model.hidden_size"}, {"n_embd", "model.hidden_size"}, {"d_ff", "model.ffn_hidden_size"},
-    {"intermediate_size", "model.ffn_hidden_size"}, {"n_head", "model.attention_heads"}, {"n_heads", "model.attention_heads"},
-    {"num_heads", "model.attention_heads"}, {"num_key_value_heads", "model.kv_heads"}, {"num_query_groups", "model.kv_heads"},
-    {"kv_channels", "model.head_dim"}, {"rope_theta", "model.rope_base"}, {"rotary_base", "model.rope_base"},
-    {"rms_norm_eps", "model.norm_epsilon"}, {"hidden_act", "model.activation"}, {"tie_word_embeddings", "model.tied_embeddings"},
-    {"sliding_window", "model.attention_window"}, {"num_experts", "model.moe.experts"},
-    {"num_local_experts", "model.moe.experts"}, {"n_routed_experts", "model.moe.experts"}, {"num_experts_per_tok", "model.moe.top_k"}, {"moe_router_topk", "model.moe.top_k"},
-    {"moe_intermediate_size", "model.moe.expert_ffn_hidden_size"}, {"router_aux_loss_coef", "model.moe.losses"},
-    {"moe_aux_loss_coeff", "model.moe.losses"}, {"moe_z_loss_coeff", "model.moe.losses"},
-    {"time", "resources.time_limit"}, {"walltime", "resources.time_limit"}, {"mem", "resources.memory"}, {"gres", "resources.gpus_per_node"},
-    {"gpus-per-node", "resources.gpus_per_node"}, {"ntasks", "resources.ranks_per_node"}, {"ntasks_per_node", "resources.ranks_per_node"},
-    {"ntasks-per-node", "resources.ranks_per_node"}, {"tasks_per_node", "resources.ranks_per_node"},
-    {"cpus_per_task", "resources.threads_per_rank"}, {"cpus-per-task", "resources.threads_per_rank"}};
+enum {
+    MEANT_MAX = 3, // more keys that share a word are no hint
+    LISTED_MAX = 12 // a section of more keys is not listed
+};
 
 static bool is_in_section(const struct field *field, const char *section)
 {
     size_t length = strlen(section);
     return length ? strncmp(field->path, section, length) == 0 && field->path[length] == '.' && !strchr(field->path + length + 1, '.')
                   : !strchr(field->path, '.');
-}
-
-static const struct field *by_other_name(const char *key)
-{
-    const struct field *field = NULL;
-    for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++) {
-        const struct field *ours = field_find(other_names[i].ours);
-        assert(ours);
-        if (strcmp(other_names[i].theirs, key) == 0)
-            field = ours;
-    }
-    return field;
 }
 
 // The key whose letters are nearly these, in the section itself.
@@ -127,7 +92,7 @@ static size_t by_words(const char *key, const char *section, enum where where, c
 // What may have been meant, the surest first. Returns how many keys there are.
 static size_t find_meant(const char *key, const char *section, const struct field *meant[MEANT_MAX])
 {
-    if ((meant[0] = by_other_name(key)) || (meant[0] = by_letters(key, section)) || (meant[0] = by_name_elsewhere(key)))
+    if ((meant[0] = elsewhere_key(key)) || (meant[0] = by_letters(key, section)) || (meant[0] = by_name_elsewhere(key)))
         return 1;
     size_t count = 0;
     for (enum where where = IN_SECTION; where <= ANYWHERE && count == 0; where++)
@@ -147,13 +112,38 @@ const struct field *unknown_path_meant(const char *path)
 {
     const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
     char *section = string_format("%.*s", (int)(dot ? dot - path : 0), path);
-    const struct field *meant = by_other_name(key);
+    const struct field *meant = elsewhere_key(key);
     if (!meant)
         meant = by_letters(key, section);
     if (!meant)
         meant = by_name_elsewhere(key);
     free(section);
     return meant && meant->type != FIELD_SECTION && meant->type != FIELD_PLAN ? meant : NULL;
+}
+
+// What stands for a word of another tool that is no key here; NULL. Only where jobs, files and sweeps are spoken of: elsewhere the same word
+// may be anything.
+static const char *told_of(const char *key, const char *section)
+{
+    static const char *const sections[] = {"", "sweep", "slurm", "resources", "retry", "environment", "logging"};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (strcmp(section, sections[i]) == 0)
+            return elsewhere_told(key);
+    return NULL;
+}
+
+// The keys of a small section, where nothing else is known of what was meant.
+static void add_keys_of(struct text *text, const char *section)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < spec_fields_count && *section; i++)
+        count += is_in_section(&spec_fields[i], section) && !spec_fields[i].internal;
+    size_t left = count && count <= LISTED_MAX ? count : 0;
+    for (size_t i = 0; left && i < spec_fields_count; i++)
+        if (is_in_section(&spec_fields[i], section) && !spec_fields[i].internal) {
+            text_addf(text, "%s`%s`", left == count ? "; it has " : left == 1 ? " and " : ", ", field_key(&spec_fields[i]));
+            left--;
+        }
 }
 
 void unknown_key(struct check *check, const struct node *key, const char *section)
@@ -165,7 +155,10 @@ void unknown_key(struct check *check, const struct node *key, const char *sectio
     }
     const struct field *meant[MEANT_MAX];
     const char *near = *section || by_letters(key->text, section) ? NULL : near_name(key->text, of_file, 2);
-    size_t count = near ? 0 : find_meant(key->text, section, meant);
+    const char *told = near || elsewhere_key(key->text) ? NULL : told_of(key->text, section);
+    size_t count = near || told ? 0 : find_meant(key->text, section, meant);
+    if (!near && !told && !count && strcmp(section, "environment") == 0 && spec_is_variable_name(key->text))
+        told = elsewhere_told("env");
     bool here = count && is_in_section(meant[0], section);
     const struct field *faulted = field_find(*section ? section : here ? field_key(meant[0]) : "");
     if (faulted)
@@ -177,6 +170,10 @@ void unknown_key(struct check *check, const struct node *key, const char *sectio
         text_addf(&text, " in `%s`", section);
     if (near)
         text_addf(&text, "; did you mean `%s`?", near);
+    if (told)
+        text_addf(&text, ": %s", told);
+    else if (!near && !count)
+        add_keys_of(&text, section);
     add_meant(&text, meant, count, here);
     problem_at(check->problems, key, "%s", text.at);
     text_release(&text);

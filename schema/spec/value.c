@@ -72,6 +72,8 @@ static const char *why_not_number(const char *text, bool whole)
         return "write it with digits only";
     if (at[0] == '$')
         return "variables are replaced in strings only";
+    if (strchr(at, ','))
+        return "one number stands here; `sweep: {grid: {KEY: [VALUE, …]}}` tries several";
     return NULL;
 }
 
@@ -89,9 +91,9 @@ bool value_integer(struct check *check, const struct field *field, const struct 
     if (node->kind != NODE_SCALAR || node_is_null(node))
         return value_refuse(check, field, node, NULL);
     const char *text = node->text, *at = text + (*text == '-' || *text == '+');
-    if (!node->plain)
+    if (!node->plain && number_length(text) && !text[number_length(text)])
         return value_refuse(check, field, node, "numbers stand without quotes");
-    if (!*at || at[digits(at)] || (at[0] == '0' && at[1]))
+    if (!node->plain || !*at || at[digits(at)] || (at[0] == '0' && at[1]))
         return value_refuse(check, field, node, why_not_number(text, true));
     errno = 0;
     long long value = strtoll(text, NULL, 10);
@@ -113,7 +115,7 @@ bool value_number(double *value, const struct node *node)
 static bool convert_number(struct check *check, const struct field *field, const struct node *node)
 {
     double value;
-    if (!node->plain)
+    if (!node->plain && number_length(node->text) && !node->text[number_length(node->text)])
         return value_refuse(check, field, node, "numbers stand without quotes");
     if (!value_number(&value, node))
         return value_refuse(check, field, node, why_not_number(node->text, false));
@@ -195,6 +197,8 @@ static bool convert_bytes(struct check *check, const struct field *field, const 
         size_t length = number_length(node->text);
         const char *rest = node->text + length;
         const char *why = length && !*rest ? "the unit is missing" : NULL;
+        if (!field->standard && !field->required && strcmp(node->text, "0") == 0)
+            why = "without the key there is no limit";
         if (length && (strcasecmp(rest, "g") == 0 || strcasecmp(rest, "gb") == 0 || strcasecmp(rest, "gib") == 0))
             why = "GB is 10^9 bytes, GiB is 2^30";
         else if (length && (strcasecmp(rest, "m") == 0 || strcasecmp(rest, "mb") == 0 || strcasecmp(rest, "mib") == 0))
@@ -209,6 +213,51 @@ static bool convert_bytes(struct check *check, const struct field *field, const 
     return true;
 }
 
+// sbatch's [DAYS-]HOURS:MINUTES:SECONDS as it is written here: 1-00:30:00 is 1d30m. NULL where it is none, or might be read another way
+// (90:00). free()
+static char *clock_as_units(const char *text)
+{
+    static const char units[] = "dhms";
+    const char *dash = strchr(text, '-');
+    double parts[4] = {0};
+    size_t count = dash ? 0 : 1;
+    for (const char *at = text; count < 4; count++) {
+        size_t length = digits(at);
+        char end = at[length];
+        if (!length || length > 9 || (end && end != (count == 0 ? '-' : ':')))
+            return NULL;
+        parts[count] = strtod(at, NULL);
+        at += length + (end != 0);
+        if (!end)
+            break;
+    }
+    struct text written;
+    text_init(&written, 64);
+    for (size_t i = 0; i < 4; i++)
+        if (parts[i] > 0)
+            text_addf(&written, "%.0f%c", parts[i], units[i]);
+    if ((dash || count == 3) && count < 4 && written.length)
+        return text_take(&written);
+    text_release(&written);
+    return NULL;
+}
+
+static bool refuse_duration(struct check *check, const struct field *field, const struct node *node)
+{
+    const char *text = node->text;
+    size_t length = number_length(text);
+    char *units = clock_as_units(text);
+    char *why = units ? string_format("write `%s`", units) : NULL;
+    const char *plain = *text == '-' ? "a time is not negative" : length && !text[length] ? "the unit is missing"
+        : strchr(text, ':') ? "write hours and minutes with their letters" : NULL;
+    if (!field->standard && (strcasecmp(text, "unlimited") == 0 || strcasecmp(text, "infinite") == 0 || strcasecmp(text, "none") == 0))
+        plain = "without the key there is no limit";
+    value_refuse(check, field, node, why ? why : plain);
+    free(why);
+    free(units);
+    return false;
+}
+
 static bool convert_duration(struct check *check, const struct field *field, const struct node *node)
 {
     double total = 0, part = 0;
@@ -220,12 +269,8 @@ static bool convert_duration(struct check *check, const struct field *field, con
         for (; good && *at; total += part)
             good = take_quantity(&at, times, &part);
     }
-    if (!good) {
-        size_t length = number_length(node->text);
-        if (length && !node->text[length])
-            return value_refuse(check, field, node, "the unit is missing");
-        return value_refuse(check, field, node, strchr(node->text, ':') ? "write hours and minutes with their letters" : NULL);
-    }
+    if (!good)
+        return refuse_duration(check, field, node);
     if (!in_range(field, total))
         return value_refuse(check, field, node, "out of range");
     *(double *)field_at(field, check->spec) = total;
@@ -250,10 +295,34 @@ static bool convert_share(struct check *check, const struct field *field, const 
 
 // ---- by type ----
 
+// A list where one value belongs: words that one option takes side by side, or values that a sweep would try.
+static bool refuse_list(struct check *check, const struct field *field, const struct node *list)
+{
+    struct text why;
+    text_init(&why, 1024);
+    bool words = field->letters && strchr(field->letters, ',');
+    for (size_t i = 0; i < list->count && words; i++) {
+        words = list->items[i]->kind == NODE_SCALAR;
+        text_addf(&why, "%s%.60s", i ? "," : "write `", words ? list->items[i]->text : "");
+    }
+    if (words && list->count && !why.overflowed) {
+        text_add(&why, "`");
+    } else {
+        text_clear(&why);
+        if (check->states && list->count > 1) // a file's own key
+            text_addf(&why, "to try them in turn write `sweep: {grid: {%s: […]}}`", field->path);
+    }
+    value_refuse(check, field, list, why.length && !why.overflowed ? why.at : NULL);
+    text_release(&why);
+    return false;
+}
+
 bool value_convert(struct check *check, const struct field *field, const struct node *node)
 {
     bool scalar = field->type != FIELD_STRINGS && field->type != FIELD_INTEGERS && field->type != FIELD_PAIRS && field->type != FIELD_SPLIT &&
         field->type != FIELD_LOSSES;
+    if (scalar && node->kind == NODE_LIST)
+        return refuse_list(check, field, node);
     if (scalar && (node->kind != NODE_SCALAR || node_is_null(node)))
         return value_refuse(check, field, node, NULL);
     switch (field->type) {

@@ -123,6 +123,11 @@ def failed(home):
         for member in ("argv", "environment", "options", "modules"):
             assert job.get(member) == json.loads(text).get(member), (member, job)
     assert home.json("show", "alive")["state"] == "cancelled"
+    assert home.cli("retry", "--failed", "--submission", "one").stdout == "retrying tiny/one\n"
+    assert len(home.wait_for("one", ["failed"])["attempts"]) == 3 and len(home.json("show", "two")["attempts"]) == 2
+    assert "no run of that submission has failed" in home.cli("retry", "--failed", "--submission", "alive").stderr
+    for words in (("--submission", "one"), ("--failed", "tiny", "--submission", "one"), ("--failed", "--submission", "a b")):
+        assert home.run("retry", *words).returncode == 2, words
     assert "no run of project nothing has failed" in home.cli("retry", "--failed", "nothing").stderr
     assert home.run("retry").returncode == 2 and home.run("retry", "--failed", "a/b").returncode == 2
 

@@ -99,6 +99,7 @@ def strange_records(home):
     (directory / "stop").unlink(missing_ok=True)
     # The next attempt's records are a FIFO from its first moment on: its directory is claimed by us, job.sh's is the one after it.
     second.mkdir()
+    (second / "exit.json").touch()  # over, for job.sh: it would wait for one that may live on
     os.mkfifo(second / "records.jsonl")
     home.cli("retry", "dense-1")
     until("an attempt", lambda: (directory / "attempt-3").exists())
@@ -114,7 +115,7 @@ def clock_set(home):
     offset.write_text("0")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     home.environment.update(LD_PRELOAD=str(library), CLOCK_OFFSET=str(offset))
-    start(home)
+    beat = start(home) / "attempt-1" / "heartbeat.json"
     for seconds in (7200, -86400, 86400):
         offset.write_text(str(seconds))
         time.sleep(1)
@@ -122,6 +123,9 @@ def clock_set(home):
         shown = home.json("show", "dense-1")
         assert shown["state"] == "running", f"{seconds}: {shown['state']}: {shown['reason']}"
         assert not any(e["kind"] == "stopping" for e in shown["events"]), f"{seconds}: asked to stop"
+        for _ in range(2):  # the wait for the first had begun before
+            before = beat.read_text()
+            until("a heartbeat", lambda: beat.read_text() != before, 20)
     # One that fails an hour and more after its start, by the clock that was set, has failed: it is not over its time.
     offset.write_text("0")
     home.cli("submit", home.spec(LONG), "--run", "dense")
@@ -234,7 +238,7 @@ def disk_full(home):
         home.cli("submit", home.spec(), "--run", "dense", code=3)
         (home.home / "filler").unlink()
         shown = home.wait_for("dense-1", ENDED, 30)
-        assert shown["state"] == "failed" and "No space left" in shown["reason"], f"{shown['state']}: {shown['reason']}"
+        assert shown["state"] == "failed" and ("No space left" in shown["reason"] or "was its disk full?" in shown["reason"]), f"{shown['state']}: {shown['reason']}"
         fill(home.home)
         time.sleep(0.2)
         (home.home / "filler").unlink()

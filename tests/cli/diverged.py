@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """A run whose loss is lost comes to its end like any other, and everybody is told where it was lost: state, reason, lists, the report; what
 was good before stays. A loss that comes back, or that a later attempt trains anew from before, is not lost."""
+import contextlib
 import json
 import pathlib
+import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -25,6 +27,11 @@ def lost_at(shown):
     return said[0], recorded
 
 
+def rows_of(shown):
+    records = [path.read_text() for path in pathlib.Path(shown["directory"]).glob("attempt-*/records.jsonl")]
+    return sum(json.loads(line)["kind"] == "metric" for text in records for line in text.splitlines())
+
+
 def main():
     with Home(prefix="switchyard-diverged-") as home:
         home.serve()
@@ -43,15 +50,30 @@ def main():
         calm = home.json("show", "calm")
         assert calm["diverged_step"] is None and calm["reason"] == "finished with exit code 0", calm["reason"]
         assert "diverged" not in [line for line in home.cli("ls").stdout.splitlines() if "/calm" in line][0]
+        words = home.cli("show", "calm").stdout
+        measured = words[words.index("\nMeasured\n"):words.index("\nProvenance\n")]
+        assert "memory of a rank" in measured and "MiB (predicted: " in measured and "_" not in measured, measured
         # A table of means has no room for it, and says so.
         report = home.json("report", "wild")
         assert [r for g in report["groups"] for r in g["runs"]] == ["calm"], report
         assert {"name": "lost", "state": "succeeded", "diverged_step": step} in report["left_out"], report["left_out"]
         assert f"left out: lost, which is succeeded, and diverged at step {step}" in home.cli("report", "wild").stderr
-        # Another daemon, without anything in its memory, says the same.
-        home.stop()
-        home.serve()
-        assert home.json("show", "lost")["diverged_step"] == step
+        # Another daemon, without anything in its memory, says the same, and reads no curve for a list: neither this one nor, of runs that are
+        # gone from memory by now or that an older version has left, more than once.
+        listed = home.json("ls")["runs"]
+        for forgotten in (False, True):
+            home.stop()
+            if forgotten:
+                with contextlib.closing(sqlite3.connect(home.home / "switchyard.db")) as state, state:
+                    assert state.execute("DELETE FROM outcomes").rowcount == 2
+            home.serve()  # it lists them
+            assert home.json("ls")["runs"] == listed, listed
+            assert home.json("ls")["runs"] == listed, listed
+            read = home.ask("/api/v1/health")["curve_rows_read"]
+            assert (read > 0) == forgotten and read <= rows_of(shown) + rows_of(calm) + 2, f"{read} rows read for lists"
+        assert home.json("show", "lost")["diverged_step"] == step and home.json("show", "lost")["last"]["loss"] == "NaN"
+        more = home.ask("/api/v1/health")["curve_rows_read"] - read
+        assert 0 < more <= rows_of(shown) + 1, f"{more} rows read to show one run twice"
     print(f"diverged at step {step}, first recorded so at {recorded[0]}: told everywhere")
 
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -240,6 +241,40 @@ static void test_stop_waits_for_ranks(void **state)
     free(mpirun);
 }
 
+// A launcher that hangs after the last of its ranks is ended, with a word; one that has a rank yet is left alone.
+static void test_launcher_hangs(void **state)
+{
+    struct room *room = *state;
+    struct job jobs[2];
+    char *mpirun = path_join(room->directory, "mpirun"), *fifo = path_join(room->directory, "fifo"), *other = path_join(room->directory, "other");
+    assert_int_equal(symlink("/bin/sh", mpirun), 0);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(directory_make(other, NULL), 0);
+    jobs[1] = room->job;
+    jobs[1].directory = other;
+    jobs[1].argv = (const char *const[]){mpirun, "-c", "sleep 300 & wait", NULL};
+    random_hex(jobs[1].tag, 32);
+    assert_int_equal(executor_local()->submit(&room->local, &jobs[1], NULL), 0);
+    submit(room, (const char *const[]){mpirun, "-c", "read word <\"$0\"", fifo, NULL}, NULL);
+    jobs[0] = room->job;
+    room->local.launchers.patience = 0.5;
+    for (double began = clock_steady(); jobs[0].phase == JOB_RUNNING && clock_steady() - began < 60; pause_ms(50))
+        assert_int_equal(executor_local()->poll(&room->local, jobs, 2, NULL), 0);
+    assert_int_equal(jobs[0].phase, JOB_GONE);
+    assert_int_equal(jobs[1].phase, JOB_RUNNING);
+    char *text = attempt_text(room, "stderr.log"), *end = attempt_text(room, EXIT_FILE);
+    assert_non_null(strstr(text, "hangs, though none of them is left"));
+    assert_non_null(strstr(end, "\"code\":137,\"signal\":9"));
+    while (executor_local()->kill(&room->local, &jobs[1], NULL) == 1)
+        pause_ms(20);
+    waitpid(atoi(jobs[1].id), NULL, 0);
+    free(end);
+    free(text);
+    free(other);
+    free(fifo);
+    free(mpirun);
+}
+
 // Many runs at once: what a tick asks costs little processor time, also while some have lost their job.sh and limits are looked at; and to
 // end them all costs one look at the machine at a time, not one for each.
 enum { MANY = 500, ORPHANED = 5 };
@@ -315,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_spares_the_deaf, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_waits_for_ranks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_launcher_hangs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,15 +12,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 SOURCE = pathlib.Path(os.environ.get("SWITCHYARD_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 SCRIPT = SOURCE / "daemon" / "exec" / "job.sh"
 
 
-def start(run, *argv, modules=(), shell="/bin/sh", **options):
+def start(run, *argv, modules=(), shell="/bin/sh", script=SCRIPT, **options):
     words = [word for module in modules for word in ("-m", module)]
-    return subprocess.Popen([shell, SCRIPT, run, *words, "--", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.Popen([shell, script, run, *words, "--", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, **options)
 
 
@@ -35,18 +36,21 @@ def check(what, actual, expected):
 
 def test_race(run):
     (run / "job.json").write_text('{"argv": ["x"]}')
-    jobs = [start(run, "sh", "-c", 'echo "$SWITCHYARD_ATTEMPT"') for _ in range(12)]
+    jobs = [start(run, "sh", "-c", 'echo "$SWITCHYARD_ATTEMPT"') for _ in range(8)]
     for job in jobs:
         check("exit", job.wait(), 0)
-    for n in range(1, 13):
+    for n in range(1, 9):
         check("attempt in environment", (run / f"attempt-{n}" / "stdout.log").read_text(), f"{n}\n")
         check("record", [record(run, n)[k] for k in ("v", "attempt", "code", "signal")], [1, n, 0, None])
         check("job.json", (run / f"attempt-{n}" / "job.json").read_text(), '{"argv": ["x"]}')
-    check("attempts", len(list(run.glob("attempt-*"))), 12)
+    check("attempts", len(list(run.glob("attempt-*"))), 8)
+    spans = [record(run, n)["uptime"] for n in range(1, 9)]
+    check("none beside another", [n for n, (before, after) in enumerate(zip(spans, spans[1:]), 1) if before[1] > after[0]], [])
 
 
 def test_gap(run):
     (run / "attempt-41").mkdir()
+    (run / "attempt-41" / "exit.json").touch()
     (run / "attempt-x").mkdir()
     check("exit", start(run, "true").wait(), 0)
     check("after the highest", record(run, 42)["attempt"], 42)
@@ -225,6 +229,22 @@ def test_early_signal(run):
     check("stopped before it began", (job.wait(20), (run / "ran").exists(), record(run, 4)["code"], (run / "stop").read_text()), (75, False, 75, "attempt-4\n"))
 
 
+def test_step_again(run):
+    """A step of which nothing has begun, by srun's own words, is begun again, three times at most; one that has begun is not."""
+    tools = run / "tools"
+    tools.mkdir()
+    begun = "srun: error: n1: tasks 0-1: Segmentation fault (core dumped)"
+    for n, (words, writes, good, steps, code) in enumerate([
+            (begun, False, 2, 2, 0), (begun, False, 9, 3, 139), (begun, True, 2, 1, 139), ("srun: error: n1: task 0: Exited with exit code 2", False, 2, 1, 139),
+            ("srun: error: task 3 launch failed: Unspecified error", False, 3, 3, 0)], 1):
+        here = run / f"attempt-{n}"
+        (tools / "srun").write_text(f"#!/bin/sh\ncd attempt-{n}\necho step >>steps\n[ $(wc -l <steps) -ge {good} ] && exit 0\n"
+                                    f"{'echo line >records.jsonl' if writes else ':'}\necho '{words}' >&2\nexit 139\n")
+        (tools / "srun").chmod(0o755)
+        check(f"{words}, {writes}: exit code", start(run, tools / "srun", env=in_slurm(), cwd=run).wait(60), code)
+        check(f"{words}, {writes}: steps", len((here / "steps").read_text().split()), steps)
+
+
 def test_nodes(run):
     tools = run / "tools"
     tools.mkdir()
@@ -242,6 +262,167 @@ def test_nodes(run):
     start(run, "true", env={k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}).wait()
     got = record(run, 5)
     check("outside Slurm", (got["nodes"], "job_id" in got), ([os.uname().nodename], False))
+
+
+def test_cancelled(run):
+    """Slurm's own line in the job's log tells a cancel from what it does by itself; of another job it says nothing."""
+    line = "slurmstepd-n1: error: *** JOB %d ON n1 CANCELLED AT 2026-11-30T15:25:25%s ***\n"
+    for n, (told, code, expected) in enumerate([(line % (77, ""), 75, True), (line % (77, " DUE TO PREEMPTION"), 75, None), (line % (77, " DUE TO TIME LIMIT"), 75, None),
+                                                (line % (7, ""), 75, None), (line % (177, ""), 75, None), (line % (77, ""), 0, None), ("", 75, None)], 1):
+        (run / "submit.log").write_text("talk\n" + told + "more\n")
+        start(run, "sh", "-c", f"exit {code}", env=in_slurm()).wait()
+        check(f"told '{told.strip()}'", (record(run, n)["code"], record(run, n).get("cancelled")), (code, expected))
+
+
+# ---- an older attempt that may live on ----
+
+class Beating:
+    """A hand-made attempt on another machine, whose clock and disk's stamps are an hour off: its heartbeat changes."""
+
+    def __init__(self, run, hours=-1):
+        self.directory, self.off, self.over = run / "attempt-1", hours * 3600, threading.Event()
+        self.directory.mkdir(parents=True)
+        self.thread = threading.Thread(target=self.beat)
+
+    def write(self):
+        moment = time.time() + self.off
+        part = self.directory / "heartbeat.json.tmp"
+        part.write_text(json.dumps({"v": 1, "time": moment, "step": 3, "pid": 1, "host": "n1"}, separators=(",", ":")) + "\n")
+        os.utime(part, (moment, moment))
+        part.rename(self.directory / "heartbeat.json")
+
+    def beat(self):
+        while not self.over.wait(0.3):
+            self.write()
+
+    def __enter__(self):
+        self.write()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def quick(run, patience=600):
+    """The script with a minute of five seconds."""
+    text = SCRIPT.read_text()
+    for word, given, wanted in (("silence", 60, 5), ("watched", 15, 3), ("older_patience", 600, patience)):
+        assert text.count(f"\nsy_{word}={given}") == 1, word
+        text = text.replace(f"\nsy_{word}={given}", f"\nsy_{word}={wanted}")
+    path = run / f"quick-{patience}"
+    path.write_text(text)
+    return path
+
+
+def waited(job):
+    """Seconds, by its own count, that it waited for an older attempt before it began."""
+    check("exit", job.wait(60), 0)
+    found = re.search(r"waited (\d+) s for attempt", job.stderr.read().decode())
+    return int(found[1]) if found else None
+
+
+def test_older_beats(run):
+    """Waits for as long as it beats, whatever clocks say, asks it to stop, and says so; then is the next attempt."""
+    for hours, world in ((-1, os.environ), (1, in_slurm())):
+        here = run / f"{hours} h"
+        with Beating(here, hours) as older:
+            job = start(here, "touch", run / "ran", env=world)
+            wait_for((here / "stop").exists)
+            check("asks it to stop", (here / "stop").read_text(), "attempt-1\n")
+            time.sleep(3)
+            check("waits", (job.poll(), (here / "attempt-2").exists(), (run / "ran").exists()), (None, False, False))
+            (older.directory / "exit.json").write_text("{}\n")
+            os.utime(older.directory / "exit.json", (time.time() - 7200,) * 2)
+            time.sleep(2)
+            check("its srun was ended without it", (job.poll(), (here / "attempt-2").exists()), (None, False))
+            (older.directory / "records.jsonl").write_text('{"kind":"start","v":1}\n{"kind":"end","v":1}\n')
+            check("exit", job.wait(60), 0)
+        (run / "ran").unlink()
+        said = (here / "attempt-2" / "stderr.log").read_text()
+        assert re.fullmatch(r"job\.sh: waited \d+ s for attempt 1 on n1, until it ended\n", said), said
+        lines = job.stderr.read().decode().splitlines(keepends=True)
+        check("first words", lines[0], "job.sh: attempt 1 on n1 has not ended: it is asked to stop, and waited for until it ends or its heartbeat has been "
+              "silent for 60 s\n")
+        check("last words", lines[1:], [said])
+        check("nothing is left lying about", sorted(p.name for p in here.iterdir()), ["attempt-1", "attempt-2"])
+    check("an attempt that wrote its end is not waited for", waited(start(here, "true")), None)
+
+
+def test_older_silent(run):
+    """One that has fallen silent is waited for until the minute is over, and watched for a part of it; signals, a stop file and a limit end the wait."""
+    script, hasty = quick(run), quick(run, 2)
+    for name, hours, expected in (("now", 1, 5), ("long ago", -1, 3)):
+        with Beating(run / name, hours):
+            pass
+        check(name, waited(start(run / name, "true", script=script)), expected)
+        assert "until its heartbeat fell silent" in (run / name / "attempt-2" / "stderr.log").read_text()
+    def told(job):
+        job.send_signal(signal.SIGTERM)
+    ends = {"signal": told, "signal in Slurm": told, "stop file": lambda job: (run / "stop file" / "stop").write_text(""), "limit": lambda job: None}
+    for name, end in ends.items():
+        with Beating(run / name):
+            job = start(run / name, "true", script=hasty if name == "limit" else script, env=in_slurm() if name == "signal in Slurm" else os.environ)
+            wait_for((run / name / "stop").exists)
+            end(job)
+            check(f"{name}: exit", job.wait(60), 0)
+        check(f"{name}: nothing is started", (run / name / "attempt-2").exists(), False)
+        words = "attempt 1 on n1 lives on after 2 s: " if name == "limit" else "stopped while it waited for attempt 1 on n1: "
+        check(f"{name}: says so", job.stderr.read().decode().splitlines()[-1], f"job.sh: {words}nothing is started")
+
+
+def test_older_gone(run):
+    """One of this machine is not waited for once its processes are gone, all of them, or the machine was started anew."""
+    def killed(number):
+        """An attempt whose claimant was killed: what it told, and its child, which lives on."""
+        job, begin = start(run, "sleep", "60"), run / f"attempt-{number}" / "begin.json"
+        child = None
+        while not child:
+            with contextlib.suppress(OSError):
+                (child,) = [int(pid) for pid in pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+                            if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n"] or [None]
+        job.kill()
+        job.wait()
+        told = json.loads(begin.read_text())
+        check("who it is", (told["host"], told["pid"], told["nodes"], told["by"]), (os.uname().nodename, job.pid, [os.uname().nodename], "job.sh"))
+        return begin, told, child
+
+    begin, told, child = killed(1)
+    job = start(run, "true")
+    wait_for((run / "stop").exists)
+    time.sleep(1.5)
+    check("its child lives", (job.poll(), (run / "attempt-2").exists()), (None, False))
+    os.kill(child, signal.SIGKILL)
+    assert 1 <= waited(job) < 30
+    begin, told, child = killed(3)
+    os.kill(child, signal.SIGKILL)
+    check("gone at the first look", waited(start(run, "true")), None)
+    begin, told, child = killed(5)
+    begin.write_text(begin.read_text().replace(told["boot"], "another"))
+    check("the machine was started anew", waited(start(run, "true")), None)
+    os.kill(child, signal.SIGKILL)
+    # What a worker did without this script: by its last word, or by where its heart beat.
+    beat = {"v": 1, "time": 1.0, "step": 3, "host": told["host"], "boot": told["boot"], "pid_namespace": told["pid_namespace"]}
+    for number, pid, last, expected in ((7, os.getpid(), "end", None), (9, child, "start", None), (11, os.getpid(), "start", 0)):
+        (run / f"attempt-{number}").mkdir()
+        (run / f"attempt-{number}" / "heartbeat.json").write_text(json.dumps({**beat, "pid": pid}, separators=(",", ":")) + "\n")
+        (run / f"attempt-{number}" / "records.jsonl").write_text(f'{{"kind":"{last}","v":1}}\n')
+        job = start(run, "true")
+        if expected is None:
+            check(f"by hand, {last}", waited(job), None)
+            continue
+        wait_for((run / "stop").exists)
+        job.terminate()
+        check("by hand, and alive", (job.wait(60), (run / f"attempt-{number + 1}").exists()), (0, False))
+        (run / "stop").unlink()
+    told["nodes"] = ["n1", "n2"]  # it may live on elsewhere
+    (run / "attempt-13").mkdir()
+    (run / "attempt-13" / "begin.json").write_text(json.dumps(told, separators=(",", ":")) + "\n")
+    job = start(run, "true")
+    wait_for((run / "stop").exists)
+    job.terminate()
+    check("it had two nodes", (job.wait(60), (run / "attempt-14").exists()), (0, False))
 
 
 MODULES = """module()
@@ -331,7 +512,7 @@ def test_variables(run):
     lines = "\n".join(line for line in SCRIPT.read_text().split("\n") if not line.lstrip().startswith("#"))
     assigned = re.findall(r"(?<![\w$/.{-])([A-Za-z_]\w*)=", lines) + re.findall(r"\bfor (\w+) in", lines)
     assigned += [name for names in re.findall(r"\bread -r ([\w ]+)", lines) for name in names.split()]
-    check("assigned", {n for n in assigned if not n.startswith("sy_")}, {"LC_ALL", "SWITCHYARD_ATTEMPT", "SWITCHYARD_SUBMISSION", "SWITCHYARD_TAG"})
+    check("assigned", {n for n in assigned if not n.startswith("sy_")}, {"LC_ALL", "SWITCHYARD_ATTEMPT", "SWITCHYARD_CLAIM", "SWITCHYARD_SUBMISSION", "SWITCHYARD_TAG"})
     (run / "init").mkdir()
     (run / "init/sh").write_text('module() { :; }\n')
     (run / "folder").mkdir()
@@ -362,35 +543,49 @@ def fill(folder):
 
 
 def test_full_disk(run):
-    """Waits for room: to begin, and to write down how the command ended."""
+    """Waits for room: to begin, and to write down how the command ended. What Slurm wishes meanwhile is no person's wish."""
     if os.geteuid() != 0:
         print("left out without root: a small disk")
         return
     disk = run / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=8", "none", disk], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=40", "none", disk], check=True)
     try:
         fill(disk)
-        taken = [disk / f"inode-{n}" for n in range(6)]
+        taken = [disk / f"inode-{n}" for n in range(38)]
         for path in taken:
             path.touch()
-        job = start(disk, "sh", "-c", "exit 3")
+        (run / "go").unlink(missing_ok=True)
+        words = 'trap : USR1; echo up >>../ran; until [ -e ../go ]; do sleep 0.1; done; head -c 100000 /dev/zero >>filler; echo full >>../ran; sleep 1; exit 3'
+        job = start(disk, "sh", "-c", words, env=in_slurm(), cwd=disk)
         time.sleep(1.5)
         check("waits to begin", (job.poll(), (disk / "attempt-1").exists()), (None, False))
         for path in taken:
             path.unlink()
         time.sleep(2.5)
-        check("waits to end", (job.poll(), (disk / "attempt-1" / "exit.json").exists()), (None, False))
+        check("waits for room", (job.poll(), (run / "ran").exists()), (None, False))
+        (disk / "filler").unlink()
+        wait_for(lambda: (run / "ran").exists())
+        (run / "go").touch()
+        wait_for(lambda: "full" in (run / "ran").read_text())
+        job.send_signal(signal.SIGUSR1)
+        time.sleep(2.5)
+        check("waits to end", (job.poll(), (disk / "attempt-1" / "exit.json").exists(), (disk / "stop").read_text()), (None, False, ""))
         (disk / "filler").unlink()
         check("exit", job.wait(10), 3)
         check("record", record(disk)["code"], 3)
+        again = start(disk, "true", env=in_slurm())
+        check("Slurm's wish has done its work", (again.wait(20), (disk / "stop").exists(), list(disk.glob(".stop*"))), (0, False, []))
+        (disk / "stop").touch()
+        check("a person's stays", (start(disk, "true", env=in_slurm()).wait(20), (disk / "stop").exists()), (0, True))
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
 
 
 def main():
     for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_submission, test_twins, test_scheduler_signals, test_early_signal,
-                 test_nodes, test_memory, test_modules, test_variables, test_random_bytes, test_unwritable, test_full_disk):
+                 test_cancelled, test_older_beats, test_older_silent,
+                 test_older_gone, test_step_again, test_nodes, test_memory, test_modules, test_variables, test_random_bytes, test_unwritable, test_full_disk):
         with tempfile.TemporaryDirectory(prefix="switchyard job ") as folder:
             test(pathlib.Path(folder))
             print(f"ok {test.__name__}")

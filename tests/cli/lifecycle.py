@@ -12,7 +12,7 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from processes import by_role, check_records, lines_of, send, tagged, trackio_rows  # noqa: E402
-from support import TINY, Home  # noqa: E402
+from support import FAULTS, TINY, Home  # noqa: E402
 
 LONG = ["--set", "training.iterations=100000", "--set", "training.learning_rate.total_iterations=100000",
         "--set", "checkpoint.interval=200", "--set", "checkpoint.keep=2", "--set", "training.validation.interval=0"]
@@ -151,8 +151,9 @@ def test_oversubscribed_runs_alone(home):
     submit(home, *LONG)
     home.wait_for("dense-5", ["running"])
     cores = len(os.sched_getaffinity(0))
-    submit(home, "--set", f"resources.ranks_per_node={2 * cores}", "--set", "training.micro_batch_size=1",
-           "--set", f"training.global_batch_size={4 * cores}")
+    said = submit(home, "--set", f"resources.ranks_per_node={2 * cores}", "--set", "training.micro_batch_size=1",
+                  "--set", f"training.global_batch_size={4 * cores}")
+    assert said.count(f"{2 * cores} ranks of 1 thread want {2 * cores} cores, and this machine has {cores}: it runs alone, oversubscribed") == 1, said
     time.sleep(0.6)
     assert home.json("show", "dense-6")["state"] == "queued"
     home.cli("cancel", "dense-5")
@@ -198,14 +199,14 @@ def test_several_ranks_stop_together(home):
 
 
 def test_noise_starves_nobody(home):
-    """A run whose records grow by 60 MB at once is read bit by bit; another one comes and goes meanwhile."""
+    """A run whose records grow by 300 MB at once is read bit by bit; another one comes and goes meanwhile."""
     submit(home, *LONG)
     wait_step(home, "dense-9", 3)
     shown = home.json("show", "dense-9")
     line = json.dumps({"kind": "noise", "v": 1, "run_id": shown["run_id"], "step": 0, "text": "x" * 100000}) + "\n"
     records = pathlib.Path(shown["directory"], "attempt-1", "records.jsonl")
     with open(records, "ab", buffering=0) as noisy:
-        for i in range(600):
+        for i in range(3000):
             noisy.write(line.replace('"step": 0', f'"step": {i}').encode())
     submit(home)
     start = time.monotonic()
@@ -261,6 +262,18 @@ def test_bad_data(home):
     assert shown["state"] == "failed" and shown["attempts"][0]["code"] == 2 and "bad.bin" in shown["reason"], shown["reason"]
 
 
+def test_killed_when_all_was_saved(home):
+    """Between its last checkpoint and its last word: the next attempt begins by itself, has nothing to train, and says so."""
+    variables = f"environment: {{variables: {{LD_PRELOAD: '{FAULTS}', FAULT_KILLED_AFTER: step-0000008/complete.json, ASAN_OPTIONS: verify_asan_link_order=0}}}}\n"
+    submit(home, "--name", "all-saved", text=TINY + "\ncheckpoint: {interval: 4, keep: 2}\n" + variables)
+    shown = home.wait_for("all-saved", ENDED, 60)
+    assert shown["state"] == "succeeded" and [a["state"] for a in shown["attempts"]] == ["requeued", "succeeded"], (shown["state"], shown["reason"], shown["attempts"])
+    assert any("all steps are done and saved, but attempt 1 ended before it said so (killed by signal 9" in (e["reason"] or "") for e in shown["events"])
+    assert check_records(home, shown) == (8, 0), check_records(home, shown)
+    host = os.uname().nodename
+    assert all(attempt["nodes"] == [host] for attempt in shown["attempts"]), shown["attempts"]
+
+
 def test_logs_stay_inside(home):
     shown = home.json("show", "dense-2")
     assert "step" in home.cli("logs", "dense-2", "--stderr").stdout
@@ -292,17 +305,42 @@ def test_variables(home):
     assert not list(home.root.rglob("evil"))
 
 
+def test_many_checkpoints(home):
+    """A long run's checkpoints are one line, and leave in view what else happened to it; of more than a thousand events the oldest of them are left out."""
+    submit(home, *LONG, "--set", "checkpoint.interval=100000", "--name", "saves")
+    shown = home.wait_for("saves", ["running"])
+    other = {"kind": "event", "v": 1, "run_id": shown["run_id"], "event": "resting", "text": "a rest"}
+    saved = lambda first, last: [{"kind": "checkpoint", "v": 1, "run_id": shown["run_id"], "step": step, "directory": "x", "bytes": 1} for step in range(first, last)]
+    with open(pathlib.Path(shown["directory"], "attempt-1", "records.jsonl"), "ab", buffering=0) as records:
+        records.write(b"".join(json.dumps(line).encode() + b"\n" for line in saved(1, 1201) + [other] + saved(1201, 1501)))
+    deadline = time.monotonic() + 30
+    while "of step 1500 " not in (shown["events"][-1]["reason"] or ""):
+        assert time.monotonic() < deadline, shown["events"][-3:]
+        shown = home.json("show", "saves")
+    others = [event for event in shown["events"] if event["kind"] != "checkpoint"]
+    assert [event["to"] for event in others][-2:] == ["running", None] and "resting" == others[-1]["kind"], others
+    assert shown["events"][-1]["step"] == 1500 and len(shown["events"]) == 1000 and shown["events_left_out"] == {"checkpoints": 500 + len(others), "others": 0}, shown["events_left_out"]
+    lines = [line.split("  ", 1)[1] for line in home.cli("show", "saves").stdout.split("\nEvents\n")[1].splitlines()]
+    assert lines[0] == f"(and {500 + len(others)} checkpoints before those that are counted here)" and len(lines) == len(others) + 3, lines
+    said = [" ".join(line.split("  ")[1:]).split() for line in lines[-3:]]
+    assert " ".join(said[0]) == f"checkpoint {700 - len(others)} checkpoints, the last at step 1200 (heartbeat)", lines
+    assert " ".join(said[1]).startswith("resting a rest"), lines
+    assert " ".join(said[2]) == "checkpoint 300 checkpoints, the last at step 1500 (heartbeat)", lines
+    home.cli("cancel", "saves")
+    home.wait_for("saves", ENDED, 20)
+
+
 TESTS = [test_one_daemon_a_home, test_refused_whole, test_queue_and_cancel, test_retry_goes_on, test_deaf_job_is_killed, test_time_limit,
          test_oversubscribed_runs_alone, test_daemon_comes_and_goes, test_several_ranks_stop_together,
-         test_noise_starves_nobody, test_malformed_lines, test_needs, test_bad_data, test_logs_stay_inside,
-         test_variables]
+         test_noise_starves_nobody, test_malformed_lines, test_needs, test_bad_data, test_killed_when_all_was_saved, test_logs_stay_inside,
+         test_variables, test_many_checkpoints]
 
 
 def main():
     with Home() as home:
         home.serve()
         home.spec()
-        for test in TESTS:
+        for test in [test for test in TESTS if not sys.argv[1:] or test.__name__ in sys.argv[1:]]:
             start = time.monotonic()
             test(home)
             print(f"ok {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)

@@ -60,7 +60,7 @@ static void preempt(struct world *world, struct simulated_job *job, struct playe
     if (execution) {
         execution->alive = false;
         if (saves)
-            write_exit(world, execution, 75);
+            write_exit(world, execution, 75, false);
     }
     if (job->may_requeue) {
         put_back(world, job, "PREEMPTED");
@@ -76,10 +76,9 @@ static void preempt(struct world *world, struct simulated_job *job, struct playe
 static bool leaves_no_trace(const struct world *world, const struct simulated_job *job)
 {
     const struct simulation *simulation = world->simulation;
-    for (size_t i = 0; i < simulation->job_count && job->element >= 0 && job->started == 0 && job->restarts == 0; i++) {
+    for (size_t i = 0; i < simulation->job_count && simulated_job_shares(job); i++) {
         const struct simulated_job *other = &simulation->jobs[i];
-        if (other != job && other->id == job->id && other->element >= 0 && other->listed && other->started == 0 && other->restarts == 0 &&
-            !simulated_job_over(other))
+        if (other != job && other->id == job->id && other->listed && simulated_job_shares(other) && !simulated_job_over(other))
             return true;
     }
     return false;
@@ -92,7 +91,7 @@ static void cancel_now(struct world *world, struct simulated_job *job, struct pl
     if (execution) {
         execution->alive = false;
         if (saves)
-            write_exit(world, execution, chance(world, 0.5) ? 75 : 143);
+            write_exit(world, execution, chance(world, 0.5) ? 75 : 143, true);
     }
     bool gone = leaves_no_trace(world, job);
     finish_job(world, job, "CANCELLED", -1);
@@ -102,10 +101,22 @@ static void cancel_now(struct world *world, struct simulated_job *job, struct pl
         job->listed = job->accounted = false;
     player_tell(world, player, "job %lld of submission %lld is cancelled by %lld%s", (long long)job->id, (long long)job->submission, job->cancelled_by,
         current ? "" : ", which was given up");
-    bool outside = job->cancelled_by != (long long)geteuid();
+    job->by_outsider &= current; // what nobody waits for any more can be ended by anybody
+    bool outside = job->by_outsider;
     player->cancelled |= current && outside;
+    if (current && !outside && !player->cancel_requested) { // say by a scancel that was meant for another element of its array
+        world->ours_hit++;
+        printf("job %lld_%lld, which nobody wanted to end, was ended by this daemon\n%s", (long long)job->id, (long long)job->element, player->story);
+    }
     if (current && (outside || player->cancel_requested))
         settle_end(world, player, "CANCELLED", -1);
+}
+
+// Somebody's scancel.
+static void ask_cancel(struct simulated_job *job, long long by)
+{
+    job->cancel_asked = job->by_outsider = true;
+    job->cancelled_by = by;
 }
 
 static void befall_running(struct world *world, struct simulated_job *job, struct player *player)
@@ -138,9 +149,73 @@ static void befall_running(struct world *world, struct simulated_job *job, struc
     } else if (chance(world, 0.003)) {
         preempt(world, job, player);
     } else if (chance(world, 0.001)) {
-        job->cancel_asked = true;
-        job->cancelled_by = 4242;
+        ask_cancel(job, 4242);
     }
+}
+
+// ---- starts ----
+
+// A script that its controller has forgotten, of a job with this number; NULL: none.
+static struct execution *forgotten_one(struct world *world, const struct simulated_job *job)
+{
+    char number[32];
+    job_number(number, job);
+    for (size_t i = 0; i < world->execution_count; i++) {
+        struct execution *execution = &world->executions[i];
+        if (execution->alive && execution->serial != job->serial && strcmp(execution->job, number) == 0)
+            return execution;
+    }
+    return NULL;
+}
+
+// It does not start what it still runs under that number. What it runs is ended: Slurm cancels by the number alone, and so does a node that hears that
+// its controller knows no such job.
+static void refuse(struct world *world, struct simulated_job *job, struct player *player, struct execution *forgotten)
+{
+    struct simulation *simulation = world->simulation;
+    size_t node = (size_t)(job->nodes[1] - '1');
+    bool current = is_current(player, job), revoked = chance(world, 0.4);
+    static const int64_t codes[] = {-1, -1, 143, 75};
+    finish_execution(world, forgotten, codes[simulation_draw(simulation, 4)]);
+    job->refused = true;
+    world->refusals++;
+    if (revoked) { // the node has just been told to end it
+        finish_job(world, job, "FAILED", 1);
+    } else {
+        strcpy(simulation->nodes[node].reason, "Duplicate jobid");
+        simulation->nodes[node].since = simulation->now;
+    }
+    if (!revoked && job->may_requeue) {
+        put_back(world, job, "BeginTime");
+        strcpy(job->reason, "launch failed requeued held");
+    } else if (!revoked) {
+        end_job(world, job, "CANCELLED", 0, chance(world, 0.5) ? 9 : 0, "None");
+        job->cancelled_by = 0;
+    }
+    player_tell(world, player, "n%zu refuses job %lld of submission %lld: %s", node + 1, (long long)job->id, (long long)job->submission, job->state);
+    if (current)
+        settle(world, player, 0, 0);
+}
+
+static void start_job(struct world *world, struct simulated_job *job, struct player *player)
+{
+    struct simulation *simulation = world->simulation;
+    struct execution *forgotten = forgotten_one(world, job);
+    size_t node = (size_t)simulation_draw(simulation, SIMULATED_NODES);
+    if (forgotten && chance(world, 0.7)) // seldom enough as it is
+        node = (size_t)(forgotten->node[1] - '1');
+    if (simulation->nodes[node].reason[0])
+        return; // it waits for another node
+    job->started = simulation->now;
+    snprintf(job->nodes, sizeof job->nodes, "n%zu", node + 1);
+    strcpy(job->state, "RUNNING");
+    strcpy(job->reason, "None");
+    if (forgotten && strcmp(forgotten->node, job->nodes) == 0)
+        refuse(world, job, player, forgotten);
+    else if (!world->calm && chance(world, 0.003))
+        ask_cancel(job, 0); // by an administrator, while its node makes itself ready
+    else
+        launch(world, job, player);
 }
 
 static void befall_pending(struct world *world, struct simulated_job *job, struct player *player)
@@ -157,14 +232,9 @@ static void befall_pending(struct world *world, struct simulated_job *job, struc
     if (chance(world, 0.1))
         strcpy(job->reason, reasons[simulation_draw(world->simulation, sizeof reasons / sizeof *reasons)]);
     if (pending && chance(world, 0.1)) {
-        job->started = world->simulation->now;
-        snprintf(job->nodes, sizeof job->nodes, "n%d", (int)simulation_draw(world->simulation, 8) + 1);
-        strcpy(job->state, "RUNNING");
-        strcpy(job->reason, "None");
-        launch(world, job, player);
+        start_job(world, job, player);
     } else if (!world->calm && chance(world, 0.001)) {
-        job->cancel_asked = true;
-        job->cancelled_by = 4242;
+        ask_cancel(job, 4242);
     } else if (!world->calm && chance(world, 0.0005)) {
         end_job(world, job, refusals[simulation_draw(world->simulation, 3)], 0, 0, "None");
         player_tell(world, player, "job %lld never starts: %s", (long long)job->id, job->state);
@@ -185,25 +255,33 @@ static void forget(struct world *world, struct simulated_job *job)
     job->forgotten = !job->listed && !job->accounted;
 }
 
-// Somebody else's, under a number that was ours a moment ago.
+// Somebody else's, under a number that was ours a moment ago: a job that runs, or an array that waits.
 static void add_outsider(struct world *world)
 {
-    struct simulated_job *job = simulation_add(world->simulation);
-    if (!job)
-        return;
-    strcpy(job->name, OUTSIDER);
-    strcpy(job->state, "RUNNING");
-    job->started = world->simulation->now;
-    job->accounted = false;
+    enum { ELEMENTS = 12 };
+    int64_t id = world->simulation->next_id;
+    bool array = chance(world, 0.5);
+    for (int64_t element = 0; element < (array ? ELEMENTS : 1) && simulation_has_room(world->simulation, 1); element++) {
+        struct simulated_job *job = simulation_add(world->simulation);
+        strcpy(job->name, OUTSIDER);
+        job->id = id;
+        job->element = array ? element : -1;
+        job->accounted = false;
+        if (!array) {
+            strcpy(job->state, "RUNNING");
+            job->started = world->simulation->now;
+        }
+    }
+    world->simulation->next_id = id + 1;
 }
 
 static void step_outsider(struct world *world, struct simulated_job *job)
 {
     bool hit = job->cancel_asked || job->signalled;
     if (hit)
-        printf("job %lld of somebody else was %s\n", (long long)job->id, job->cancel_asked ? "cancelled" : "signalled");
+        printf("job %lld%s of somebody else was %s\n", (long long)job->id, job->element < 0 ? "" : ", an array's element,", job->cancel_asked ? "cancelled" : "signalled");
     world->outsiders_hit += hit;
-    if (hit || world->simulation->now - job->started > 300) {
+    if (hit || world->simulation->now - job->submitted > 300) {
         job->listed = false;
         job->forgotten = true;
     }
@@ -227,6 +305,8 @@ static void step_job(struct world *world, struct simulated_job *job)
     if (job->cancel_asked) {
         if (chance(world, 0.4))
             cancel_now(world, job, player);
+    } else if (job->refused) {
+        return; // until somebody releases it
     } else if (job->started > 0) {
         befall_running(world, job, player);
     } else {
@@ -235,6 +315,19 @@ static void step_job(struct world *world, struct simulated_job *job)
 }
 
 // ---- what befalls the cluster ----
+
+// Out of the way of the numbers that come once more.
+static void renumber(struct world *world, struct simulated_job *job)
+{
+    struct execution *execution = execution_of(world, job);
+    const struct player *player = player_of(world, job);
+    bool claimed = player && has_claim(player, job);
+    job->id = 1000000 + (int64_t)job->serial - (job->element > 0 ? job->element : 0);
+    if (execution)
+        job_number(execution->job, job);
+    if (claimed)
+        write_claim(player, job->submission, job);
+}
 
 // What was submitted in the last seconds is not in the state that a killed controller finds again, and its numbers come once more, for other
 // jobs. What it has still to do has none yet.
@@ -250,6 +343,8 @@ static void lose_memory(struct world *world)
         struct player *player = player_of(world, job);
         if (execution)
             execution->alone = true;
+        if (player && !execution && job->restarts > 0 && is_current(player, job))
+            player->doubtful |= BIT(RUN_LOST); // who has not seen that it was put back knows of a start only that is silent
         job->listed = false;
         job->ended = job->ended > 0 ? job->ended : simulation->now;
         if (job->id < least)
@@ -259,7 +354,7 @@ static void lose_memory(struct world *world)
     }
     for (size_t i = 0; i < simulation->job_count; i++)
         if (simulation->jobs[i].listed && simulation->jobs[i].id >= least)
-            simulation->jobs[i].id = 1000000 + (int64_t)simulation->jobs[i].serial - (simulation->jobs[i].element > 0 ? simulation->jobs[i].element : 0);
+            renumber(world, &simulation->jobs[i]);
     if (least < simulation->next_id && chance(world, 0.5)) {
         simulation->next_id = least;
         add_outsider(world);
@@ -268,19 +363,41 @@ static void lose_memory(struct world *world)
     }
 }
 
+// An administrator looks after a marked node: it takes jobs again, and says no more of what it refused.
+static void resume_nodes(struct world *world)
+{
+    struct simulation *simulation = world->simulation;
+    for (size_t i = 0; i < SIMULATED_NODES; i++) {
+        if (!simulation->nodes[i].reason[0] || (simulation->now - simulation->nodes[i].since < 200 && !chance(world, 0.002)))
+            continue;
+        simulation->nodes[i].reason[0] = 0;
+        for (size_t k = 0; k < simulation->job_count; k++) {
+            struct simulated_job *job = &simulation->jobs[k];
+            struct player *player = job->refused ? player_of(world, job) : NULL;
+            if (!player || !is_current(player, job))
+                continue;
+            job->refused = simulated_job_over(job);
+            if (job->refused && strcmp(job->state, "CANCELLED") == 0) // nobody can tell any more
+                player->doubtful |= BIT(RUN_CANCELLED);
+        }
+    }
+}
+
 static void befall_cluster(struct world *world)
 {
     struct simulation *simulation = world->simulation;
-    if (world->controller_back == 0 && !world->calm && chance(world, 0.003)) {
-        world->controller_back = simulation->now + draw(world, 5, 150);
+    if (world->controller_back == 0 && !world->calm && chance(world, 0.006)) {
+        bool forgets = chance(world, 0.5);
+        world->controller_back = simulation->now + (forgets ? draw(world, 1, 20) : draw(world, 5, 150));
         simulation->down = true;
         world->events++;
-        if (chance(world, 0.5))
+        if (forgets)
             lose_memory(world);
     } else if (world->controller_back > 0 && simulation->now >= world->controller_back) {
         world->controller_back = 0;
         simulation->down = false;
     }
+    resume_nodes(world);
     if (world->accounting_back == 0 && !world->calm && chance(world, 0.003)) {
         world->accounting_back = simulation->now + draw(world, 5, 300);
         simulation->accounting_down = true;

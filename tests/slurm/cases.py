@@ -1,9 +1,12 @@
 """What befalls the runs of matrix.py: each function does it to its runs, and returns when it is done; what they come to is judged
 afterwards. Waits are for events (a step on disk, a word of the daemon's, a node's state), clocks run only where Slurm's own do."""
 import os
+import pathlib
 import signal
-import threading
 import time
+
+from meanwhile import Meanwhile
+from processes import role  # its folder is on the path of whoever imports this
 
 FEW, LONG, FOR_EVER = 100, 1000, 1000000  # steps: ranks that wait for each other are slow on two cores
 DONE = "finished with exit code 0"
@@ -18,26 +21,25 @@ def send(pids, number):
             pass
 
 
-class Slowly:
-    """Its ranks get a twentieth of the time, some ten steps a second: it lives, and comes forward, for as long as something takes."""
+def has_begun(case):
+    """Its last attempt's ranks have found each other."""
+    last = max(case.directory.glob("attempt-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+    return last is not None and (last / "records.jsonl").exists()
+
+
+class Slowly(Meanwhile):
+    """Its ranks get a twentieth of the time, some ten steps a second: it lives, and comes forward, for as long as something takes. Not before they
+    have begun: a rank that is held within MPI_Init, while the others are through, may be hit by a message that Open MPI 4.1 does not outlive."""
 
     def __init__(self, *cases):
-        self.cases, self.over = cases, threading.Event()
-        self.thread = threading.Thread(target=self.pace, daemon=True)
+        super().__init__()
+        self.cases = cases
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
-
-    def pace(self):
+    def go(self):
         tags = {}
         while not self.over.is_set():
             tags.update({case: case.tag for case in self.cases if case not in tags and (case.directory / "run.json").exists()})
-            ranks = [pid for case, tag in tags.items() for pid in case.world.watcher.ranks(tag)]
+            ranks = [pid for case, tag in tags.items() if has_begun(case) for pid in case.world.watcher.ranks(tag)]
             send(ranks, signal.SIGSTOP)
             self.over.wait(0.45)
             send(ranks, signal.SIGCONT)
@@ -161,14 +163,47 @@ def slurmd_killed(case):
 
 
 def cut_off(case):
-    """Its node is gone for Slurm, which starts it again on another one: the old processes live, and see that they are not wanted."""
+    """Its node is gone for Slurm, which starts it again on another one: there it waits until the old processes, which live, have saved and ended."""
     case.submit()
     with Slowly(case):
         case.until_step()
         node = case.world.cluster.job(case.job)["NodeList"]
-        case.world.cluster.fault("slurmd-kill", node)
+        case.world.cluster.fault("slurmd-pause", node)
         case.world.until("its second attempt", lambda: case.attempt(2))
-    case.world.cluster.fault("node-start", node)
+    log = case.directory / "attempt-2" / "stderr.log"
+    case.world.until("it says that it waited", lambda: log.exists() and f"s for attempt 1 on {node}, until it" in log.read_text())
+    case.world.cluster.fault("slurmd-resume", node)
+
+
+def ranks_of(case, *which):
+    """Process ids of its ranks with these numbers, which Slurm gives them."""
+    found = {}
+    for pid, words in case.processes().items():
+        try:
+            variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if role(words) == "rank":
+            found.update({number: pid for number in which if f"SLURM_PROCID={number}".encode() in variables})
+    return found if len(found) == len(which) else None
+
+
+def rank_killed(case):
+    """One of four: the others, which wait for it, do not wait for ever."""
+    case.submit().until_step()
+    send(case.world.until("its rank is seen", lambda: ranks_of(case, 3)).values(), signal.SIGKILL)
+
+
+def ranks_die_early(case):
+    """Those of one node, while all are within MPI_Init, where nobody tells the others: the step is ended all the same, and begun again."""
+    case.submit()
+    case.world.until("it has a directory", (case.directory / "run.json").exists)
+    send(case.world.until("its ranks are seen", lambda: ranks_of(case, 0), pause=0.02).values(), signal.SIGSTOP)
+    send(case.world.until("the others are seen", lambda: ranks_of(case, 2, 3)).values(), signal.SIGSEGV)
+    assert not has_begun(case), "it began too soon for this"
+    send(ranks_of(case, 0).values(), signal.SIGCONT)
+    log = case.directory / "attempt-1" / "stderr.log"
+    case.world.until("another step is begun", lambda: "another one is begun" in log.read_text())
 
 
 # ---- what befalls the controller ----
@@ -201,7 +236,8 @@ def controller_killed(case):
 
 
 def controller_killed_at_submit(case):
-    """As soon as sbatch has answered: nothing of it is written down, and its script may have begun."""
+    """As soon as sbatch has answered: nothing of it is written down, but for what came before it, and its script may have begun."""
+    state_saved(case)
     case.submit()
     case.until("was handed over", lambda row: row["state"] in ("submitted", "pending", "running"))
     case.world.cluster.fault("ctld-kill")
@@ -346,6 +382,8 @@ def nodes_suffer(world, Case):
     whole = {"slurm__exclusive": "true"}
     return [
         case(nothing, "four-ranks", "succeeded", nodes="n[1-2]", steps=FEW, **FOUR),
+        case(rank_killed, "rank-killed", "failed", says="srun: error: n2: task 3: Killed", nodes="n[1-2]", steps=FOR_EVER, **FOUR),
+        case(ranks_die_early, "ranks-die-within-mpi-init", "succeeded", nodes="n[1-2]", steps=FEW, **FOUR),
         case(pend, "pend", "succeeded", nodes="n3", **whole),
         case(held, "held", "succeeded", nodes="n4", **whole),
         case(moved, "moved-to-another-partition", "succeeded", nodes="n1", slurm__partition="shut"),
@@ -358,12 +396,11 @@ def nodes_suffer(world, Case):
         case(requeue, "requeue", "succeeded", [2], nodes="n2"),
         case(preempt, "preempt-requeue", "succeeded", [2], nodes="n5", slurm__partition="scavenge", **whole),
         case(preempt, "preempt-cancel", "succeeded", [2], nodes="n6", slurm__partition="fragile", slurm__requeue="false", **whole),
-        # Slurm's own PMIx does not start twice under one job's number on a node that lost its power (its socket is still there): the second
-        # start fails, and a new job is the retry.
-        case(power_loss, "power-loss-requeue", "succeeded", [2, 3], nodes="n7", retry="{limit: 1, on: [failed], delay: 2s}"),
+        # Slurm's own PMIx does not start a step twice under one number on a node that lost its power (its socket is still there): job.sh starts another.
+        case(power_loss, "power-loss-requeue", "succeeded", [2], nodes="n7"),
         case(power_loss, "power-loss", "lost", says="nodes: n8", nodes="n8", slurm__requeue="false", steps=FOR_EVER),
         case(slurmd_killed, "slurmd-killed", "succeeded", [1, 2], nodes="n9"),
-        case(cut_off, "slurmd-away-requeue", "succeeded", [2], slurm__exclude="n[1-9]", steps=LONG, cut_off=True),
+        case(cut_off, "slurmd-away-requeue", "succeeded", [2], slurm__exclude="n[1-9]", steps=LONG),
     ]
 
 
@@ -385,7 +422,7 @@ def daemon_suffers(world, Case, chance, accounting):
     if accounting:
         groups.append((purged, [
             Case(world, "purged", "succeeded", says=DONE),
-            Case(world, "purged-cancelled", "cancelled", says="by root", steps=FOR_EVER),
+            Case(world, "purged-cancelled", "cancelled", says="by root" if os.geteuid() == 0 else "by this user", steps=FOR_EVER),
             Case(world, "purged-out-of-memory", "out_of_memory", says="out of memory", steps=FOR_EVER)]))
     return groups
 

@@ -118,12 +118,17 @@ def power_loss(jobs):
     mark = "3210987"
     job = jobs.submit("power", f"setsid sleep {mark} & sleep {mark}", "-w", "n2", "--no-requeue")
     jobs.cluster.wait_job(job, "RUNNING")
+
+    def processes():
+        return subprocess.run(["pgrep", "-fc", f"sleep {mark}"], capture_output=True, text=True).stdout.strip()
+
     deadline = time.monotonic() + 20
-    while subprocess.run(["pgrep", "-fc", f"sleep {mark}"], capture_output=True, text=True).stdout.strip() != "2" and time.monotonic() < deadline:
+    while processes() != "2" and time.monotonic() < deadline:
         time.sleep(0.1)
+    check("on the node", processes(), "2")
     jobs.cluster.fault("node-kill", "n2")
     time.sleep(0.5)
-    check("left on the node", subprocess.run(["pgrep", "-fc", f"sleep {mark}"], capture_output=True, text=True).stdout.strip(), "0")
+    check("left on the node", processes(), "0")
     check("exit code", jobs.cluster.wait_job(job, "NODE_FAIL")["ExitCode"], "0:0")
     jobs.cluster.fault("node-start", "n2")
     jobs.cluster.wait_node("n2", "idle", "mixed", "allocated")

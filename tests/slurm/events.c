@@ -139,9 +139,9 @@ static void write_job(const char *directory, bool requeue)
     char *path = path_join(directory, JOB_FILE);
     char bytes[400];
     int length = snprintf(bytes, sizeof bytes,
-        "{\"argv\": [\"true\"], \"environment\": [], \"options\": [\"--job-name=events.run\", \"--chdir=%s\", \"--%s\"], \"modules\": [], "
+        "{\"argv\": [\"true\"], \"environment\": [], \"options\": [\"--job-name=events.%s\", \"--chdir=%s\", \"--%s\"], \"modules\": [], "
         "\"ranks\": 1, \"threads\": 1, \"slots\": 1, \"oversubscribed\": false}\n",
-        directory, requeue ? "requeue" : "no-requeue");
+        strrchr(directory, '/') + 1, directory, requeue ? "requeue" : "no-requeue");
     if (file_write_atomic(path, bytes, (size_t)length, 0600, NULL) != 0)
         exit(2);
     free(path);
@@ -168,15 +168,14 @@ static void add_run(struct stage *stage)
         .plan = js_object(), .provenance = js_object()};
     strcpy(row.run_id, player->run_id);
     strcpy(row.name, player->name);
-    pthread_mutex_lock(&stage->daemon->lock);
-    row.experiment = state_add_experiment(stage->daemon->state, "events", "events.yaml", "", &err);
+    bool begun = change_begin(stage->daemon, &err) == 0;
+    row.experiment = begun ? state_add_experiment(stage->daemon->state, "events", "events.yaml", "", &err) : -1;
     if (row.experiment < 0 || state_complete_experiment(stage->daemon->state, row.experiment, &err) != 0 ||
         state_add_run(stage->daemon->state, &row, &err) != 0 ||
-        state_change(stage->daemon->state, row.id, RUN_QUEUED, "submitted", "user", &err) != 0) {
+        core_change(stage->daemon, row.id, RUN_QUEUED, "submitted", "user", &err) != 0 || change_end(stage->daemon, 0, &err) != 0) {
         fprintf(stderr, "%s\n", err.text);
         exit(2);
     }
-    pthread_mutex_unlock(&stage->daemon->lock);
     js_free(row.spec);
     js_free(row.plan);
     js_free(row.provenance);
@@ -320,11 +319,12 @@ static void report(const struct stage *stage, double began)
     }
     for (int state = RUN_SUCCEEDED; state <= RUN_LOST; state++)
         printf("%s %lld  ", run_state_name((enum run_state)state), (long long)stage->ended[state]);
-    printf("\n%lld events, %lld runs, %lld daemons killed, %lld jobs that ended at once, %lld fenced attempts; %.0f s of the world, %.0f s\n",
-        (long long)world->events, (long long)stage->made, (long long)stage->crashes, (long long)world->ghosts, (long long)world->fenced,
+    printf("\n%lld events, %lld runs, %lld daemons killed, %lld jobs that ended at once, %lld fenced attempts, %lld refused by their node; %.0f s of the world, %.0f s\n",
+        (long long)world->events, (long long)stage->made, (long long)stage->crashes, (long long)world->ghosts, (long long)world->fenced, (long long)world->refusals,
         world_seconds - 1.8e9, real_seconds() - began);
-    printf("wrong ends %lld, double runs %lld, runs that do not end %lld, jobs of others hit %lld\n", (long long)stage->wrong,
-        (long long)world->double_runs, (long long)stage->stuck, (long long)world->outsiders_hit);
+    printf("wrong ends %lld, double runs %lld, runs that do not end %lld, jobs of others hit %lld, jobs that nobody wanted to end hit %lld, "
+           "cancels undone %lld\n",
+        (long long)stage->wrong, (long long)world->double_runs, (long long)stage->stuck, (long long)world->outsiders_hit, (long long)world->ours_hit, (long long)world->undone);
 }
 
 int main(int count, char **words)
@@ -344,7 +344,8 @@ int main(int count, char **words)
         play_round(&stage);
     while (!stage.world->calm || players_alive(&stage) > 0);
     report(&stage, began);
-    bool right = stage.wrong == 0 && stage.stuck == 0 && stage.world->double_runs == 0 && stage.world->outsiders_hit == 0;
+    bool right = stage.wrong == 0 && stage.stuck == 0 && stage.world->double_runs == 0 && stage.world->outsiders_hit == 0 &&
+                 stage.world->ours_hit == 0 && stage.world->undone == 0;
     daemon_close(stage.daemon);
     if (right)
         directory_remove(stage.root, NULL);

@@ -5,9 +5,9 @@ import datetime
 import json
 import os
 import pathlib
-import threading
 import time
 
+from meanwhile import Meanwhile
 from processes import canonical, lines_of, superseded_rows, trackio_rows  # noqa: E402 (its folder is on the path of whoever imports this)
 
 SCAN = 0.4  # seconds
@@ -28,22 +28,14 @@ def living(pid):
     return None if words[0] in "ZX" else words[19]
 
 
-class Watcher:
+class Watcher(Meanwhile):
     """Looks at the machine's processes all the time: the ranks of each run, by attempt, and whether two attempts of a run lived at once."""
 
     def __init__(self):
-        self.found, self.together, self.over = {}, collections.Counter(), threading.Event()
-        self.thread = threading.Thread(target=self.watch, daemon=True)
+        super().__init__()
+        self.found, self.together = {}, collections.Counter()
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
-
-    def watch(self):
+    def go(self):
         while not self.over.wait(SCAN):
             self.look()
 
@@ -99,18 +91,16 @@ def overlaps(spans):
     return sum(max(a[0], b[0]) < min(a[1], b[1]) for i, a in enumerate(spans) for b in spans[:i])
 
 
-def double_runs(cluster, watcher, shown, cut_off):
-    """(How often, in words). cut_off: its node was lost to Slurm alone, so that the old processes may live beside the new ones until they
-    see them; that they write nothing more is all that can be asked, and that they end."""
+def double_runs(cluster, watcher, shown):
+    """(How often, in words)."""
     attempts, found = attempts_of(shown["directory"]), []
     found += ["two jobs at once in Slurm's journal"] * overlaps(journal(cluster, f"{shown['project']}.{shown['name']}"))
     for i, (number, lines, _, _, _) in enumerate(attempts):
         for later, _, began, _, _ in attempts[i + 1:]:
             late = sum(line["kind"] in ("metric", "checkpoint") and wall(line) > began for line in lines)
             found += [f"attempt {number} wrote {late} lines after attempt {later} had begun"] if late else []
-    if not cut_off:
-        found += ["two attempts at once by their own records"] * overlaps([(began, ended) for _, _, began, ended, _ in attempts])
-        found += ["ranks of two attempts were seen at once"] * (watcher.together[shown["run_id"]] > 0)
+    found += ["two attempts at once by their own records"] * overlaps([(began, ended) for _, _, began, ended, _ in attempts])
+    found += ["ranks of two attempts were seen at once"] * (watcher.together[shown["run_id"]] > 0)
     known = {attempt["number"]: attempt for attempt in shown["attempts"]}
     for number, _, _, _, end in attempts:
         if number not in known:

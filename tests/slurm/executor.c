@@ -2,6 +2,7 @@
 // the controller away, one after the other. Prints a table; ends with 1 where a story did not end as it should.
 //
 //   test_slurm_executor CLUSTER DIRECTORY FOLDER [CASE…]   the cluster's script, its directory, a folder for run directories
+#include "tests/slurm/controller.h"
 #include "tests/slurm/stories.h"
 
 // ---- with the controller ----
@@ -217,11 +218,16 @@ static void play_ghost(struct scene *scene)
     // What an sbatch brought about that had been given up.
     EXPECT(command(out, sizeof out, "cd '%s' && sbatch --parsable --hold --comment=switchyard:%s:0 --job-name='%s' '%s' '%s' -- true",
                scene->directory, scene->job.tag, scene->title, job_script, scene->directory) == 0);
+    // Somebody's own job, with a comment that he found at ours.
+    EXPECT(command(out, sizeof out, "sbatch --parsable --hold --chdir=/tmp --comment=switchyard:%s:1 --job-name=copied-mark '%s' /tmp -- true",
+               scene->job.tag, job_script) == 0);
     for (int i = 0; i < 400 && jobs_of(scene, "pending") > 0; i++)
         poll_once(scene);
     EXPECT(jobs_of(scene, "pending") == 0);
     await(scene, JOB_ENDED, 60);
     EXPECT(scene->job.end == END_COMPLETED);
+    kill_until_gone(scene);
+    EXPECT(command(out, sizeof out, "squeue -h -t pending -n copied-mark -o %%i | grep . && scancel --name=copied-mark") == 0);
 }
 
 static void play_time_limit(struct scene *scene)
@@ -409,85 +415,6 @@ static void play_twin_held(struct scene *scene)
     EXPECT(jobs_of(scene, "cancelled") == 1);
 }
 
-// ---- without the controller ----
-
-// sbatch gives up after ten seconds, and Slurm makes the job when it wakes.
-static void play_slow_controller(struct scene *scene)
-{
-    struct error err = {0};
-    struct job nobody;
-    run_script(scene, "sleep 2");
-    fault(scene, "ctld-pause", "");
-    for (double began = clock_steady(); clock_steady() - began < 16;) {
-        executor_slurm()->poll(scene->slurm, &nobody, 0, &err);
-        EXPECT(call(scene, executor_slurm()->submit, &err) == 0);
-        EXPECT(scene->job.phase == JOB_UNKNOWN);
-        pause_ms(50);
-    }
-    fault(scene, "ctld-resume", "");
-    hand_over(scene);
-    await(scene, JOB_ENDED, 90);
-    EXPECT(scene->job.end == END_COMPLETED && attempts(scene) == 1 && jobs_of(scene, "all") == 1);
-}
-
-// Slurm saves what it knows of all jobs within five seconds after one was submitted, but not for its backfill's having started one: a controller
-// that was killed then takes a job that runs for one that waits, and starts it once more (to no purpose: its node refuses the second copy).
-static void let_slurm_save(struct scene *scene)
-{
-    char out[200];
-    EXPECT(command(out, sizeof out, "sbatch --parsable --hold --job-name=saved --output=/dev/null '%s' 2>&1 && scancel --name=saved", job_script) == 0);
-    for (double began = clock_steady(); clock_steady() - began < 8;)
-        poll_once(scene);
-}
-
-static void play_no_controller(struct scene *scene)
-{
-    run_script(scene, "sleep 25; exit 6");
-    hand_over(scene);
-    await(scene, JOB_RUNNING, 60);
-    let_slurm_save(scene);
-    fault(scene, "ctld-kill", "");
-    bool silent = false;
-    for (double began = clock_steady(), down = 0; down < 14 || (!silent && down < 20); down = clock_steady() - began) { // a client gives up after nine seconds or more
-        poll_once(scene);
-        EXPECT(scene->job.phase == JOB_RUNNING || scene->job.phase == JOB_UNKNOWN);
-        silent |= strstr(scene->job.reason, "Slurm has not answered since") != NULL;
-    }
-    EXPECT(silent);
-    struct slurm_health health;
-    slurm_health(scene->slurm, &health);
-    EXPECT(health.queue.silent_since > 0 && strstr(health.queue.fault, "Unable to contact"));
-    fault(scene, "ctld-start", "");
-    await(scene, JOB_ENDED, 90);
-    EXPECT(scene->job.end == END_FAILED && scene->job.code == 6 && attempts(scene) == 1);
-}
-
-// Killed at once after sbatch it forgets the job, whose script may run on: it is handed over anew, and never runs beside the old one.
-static void play_forgetful_controller(struct scene *scene)
-{
-    char forgotten[sizeof scene->job.id];
-    bool reused = false;
-    run_script(scene, "sleep 4");
-    hand_over(scene);
-    memcpy(forgotten, scene->job.id, sizeof forgotten);
-    fault(scene, "ctld-kill", "");
-    fault(scene, "ctld-start", "");
-    for (double began = clock_steady(); clock_steady() - began < 90;) {
-        poll_once(scene);
-        if (scene->job.phase == JOB_GONE || scene->job.phase == JOB_ENDED)
-            break;
-    }
-    if (scene->job.phase == JOB_GONE) {
-        SAYS("does not know job");
-        kill_until_gone(scene);
-        hand_over(scene);
-        reused = strcmp(scene->job.id, forgotten) == 0;
-        await(scene, JOB_ENDED, 120);
-    }
-    // Cancelled by Slurm itself only where it gave the successor the forgotten number: the node where that still ran would not take it.
-    EXPECT(scene->job.end == END_COMPLETED || scene->job.end == END_FAILED || (reused && scene->job.end == END_CANCELLED));
-}
-
 static struct scene scenes[] = {
     {.name = "finish", .play = play_finish},
     {.name = "fail", .play = play_fail},
@@ -515,7 +442,7 @@ static struct scene scenes[] = {
     {.name = "strangers", .play = play_strangers},
     {.name = "slow-controller", .play = play_slow_controller, .alone = true},
     {.name = "no-controller", .play = play_no_controller, .alone = true},
-    {.name = "forgetful-controller", .play = play_forgetful_controller, .alone = true},
+    {.name = "forgetful-controller", .play = play_forgetful_controller, .alone = true, .node = "--nodelist=n1"},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
@@ -523,6 +450,8 @@ static void note_time(void *context)
 {
     struct scene *scene = context;
     scene->took = clock_steady() - scene->began;
+    if (scene->other && scene->other->fault[0] && !scene->fault[0])
+        memcpy(scene->fault, scene->other->fault, sizeof scene->fault);
 }
 
 static void *play(void *context)

@@ -63,11 +63,11 @@ def job_of(home, name):
 def prepare(home, cluster):
     """What the values name; and the data, so that nothing else waits for anything but nodes."""
     for words in (("account", "moe", "description=moe", "organization=moe"), ("account", "other", "description=other", "organization=other"),
-                  ("user", "root", "account=moe,other", "defaultaccount=other"), ("qos", "high")):
+                  ("user", cluster.user, "account=moe,other", "defaultaccount=other"), ("qos", "high")):
         cluster.fault("admin", "sacctmgr", "-i", "add", *words)
-    cluster.fault("admin", "sacctmgr", "-i", "modify", "user", "root", "set", "qos+=high")
+    cluster.fault("admin", "sacctmgr", "-i", "modify", "user", cluster.user, "set", "qos+=high")
     cluster.fault("admin", "scontrol", "update", "NodeName=n[1-3]", "AvailableFeatures=a100,fast", "ActiveFeatures=a100,fast")
-    cluster.fault("admin", "scontrol", "create", "reservation", "ReservationName=night", "StartTime=now+10days", "Duration=60", "Users=root", "Nodes=n3")
+    cluster.fault("admin", "scontrol", "create", "reservation", "ReservationName=night", "StartTime=now+10days", "Duration=60", f"Users={cluster.user}", "Nodes=n3")
     home.cli("submit", home.spec(SPEC, "first.yaml"))
     home.wait_for("first-1", ("succeeded",), LIMIT)
 

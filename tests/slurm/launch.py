@@ -87,6 +87,7 @@ def ranks(jobs, spec, document, here):
     record = json.loads((directory / "attempt-1/exit.json").read_text())
     check("record", [record[k] for k in ("code", "nodes", "job_id", "restarts")], [0, ["n1", "n2"], job, 0])
     check("losses of two nodes and of one", losses(directory), losses(here))
+    check("steps of both", len(losses(here)), document["spec"]["training"]["iterations"])
 
 
 def stop_and_requeue(jobs, spec, document):

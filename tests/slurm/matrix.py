@@ -83,21 +83,21 @@ class World:
     def scheduler(self):
         return (self.ask("/api/v1/health") or {}).get("scheduler") or {}
 
-    def until(self, what, true, timeout=LIMIT):
+    def until(self, what, true, timeout=LIMIT, pause=0.2):
         deadline = time.monotonic() + timeout
         while not (value := true()):
             assert time.monotonic() < deadline, f"{self.name}: not within {timeout} s: {what}"
-            time.sleep(0.2)
+            time.sleep(pause)
         return value
 
 
 class Case:
     """A run, what is expected of it, and what it did."""
 
-    def __init__(self, world, name, expected, attempts=(1,), says="", nodes="", steps=STEPS, cut_off=False, **keys):
-        """attempts: how many are right; says: words of its reason; cut_off: evidence.py; keys: of its spec, with __ for a dot."""
+    def __init__(self, world, name, expected, attempts=(1,), says="", nodes="", steps=STEPS, **keys):
+        """attempts: how many are right; says: words of its reason; keys: of its spec, with __ for a dot."""
         self.world, self.name, self.expected, self.attempts, self.says = world, name, expected, attempts, says
-        self.nodes, self.iterations, self.cut_off = nodes, steps, cut_off
+        self.nodes, self.iterations = nodes, steps
         self.keys = {"training.iterations": steps, **({"slurm.nodelist": nodes} if nodes else {})}
         self.keys.update({key.replace("__", "."): value for key, value in keys.items()})
         self.directory = world.home.home / "runs" / "matrix" / name
@@ -170,7 +170,7 @@ def judge(case):
     drawn = world.ask(f"/api/v1/runs/matrix/{case.name}/metrics?names=loss&points=20000") or {}
     points = (drawn.get("metrics") or {}).get("loss", {}).get("step", [])
     attempts = len(list(case.directory.glob("attempt-*")))
-    doubles, twice = double_runs(world.cluster, world.watcher, shown, case.cut_off)
+    doubles, twice = double_runs(world.cluster, world.watcher, shown)
     lost, where = lost_metrics(world.home, shown, case.iterations, points)
     ends = [event for event in shown["events"] if event["kind"] == "state" and event["to"] in ENDED]
     faults = [words for wrong, words in (

@@ -33,4 +33,9 @@ void finish_job(struct world *world, struct simulated_job *job, const char *stat
 // Puts the job to its end where the script ends at once, claiming nothing. Where the file's number is not sent, or an old one, it waits for another.
 void launch(struct world *world, struct simulated_job *job, struct player *player);
 void step_execution(struct world *world, struct execution *execution);
-void write_exit(struct world *world, const struct execution *execution, int64_t code);
+// The script's end, by itself or not. code: -1: without an exit record.
+void finish_execution(struct world *world, struct execution *execution, int64_t code);
+void write_claim(const struct player *player, int64_t submission, const struct simulated_job *job);
+bool has_claim(const struct player *player, const struct simulated_job *job); // it has begun, before all others of its number
+void job_number(char out[32], const struct simulated_job *job);
+void write_exit(struct world *world, const struct execution *execution, int64_t code, bool cancelled);

@@ -22,6 +22,7 @@ from testbed import Cluster, skip_without_cluster
 HERE = pathlib.Path(__file__).resolve().parent
 RECORDED = HERE / "recorded.json"
 BIN = pathlib.Path(os.environ.get("SWITCHYARD_BIN", HERE.parent.parent / "build" / "bin"))
+ARRAY = "00112233445566778899aabbccddeeff"
 MARK = "--comment=switchyard:0123456789abcdef0123456789abcdef:1"
 FULL, PLAIN, ACCOUNTING = subprocess.run([BIN / "slurm_simulate", "formats"], capture_output=True, text=True, check=True).stdout.splitlines()
 LIST = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--user={os.geteuid()}"]
@@ -33,6 +34,7 @@ case $1 in
 code) exit "$2" ;;
 signal) kill -"$2" $$ ;;
 again) [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 600 ;;
+-a) [ "$SLURM_ARRAY_TASK_ID" = 0 ] || exec sleep 600 ;;
 sleep) exec sleep "$2" ;; # one process: a shell beside it may end with 143 before the signal is its own
 esac
 """
@@ -56,7 +58,30 @@ class Real:
         self.jobs[name] = done.stdout.strip()
         return self.jobs[name]
 
+    def submit_array(self, name, count, *options):
+        """As the daemon does: the list of its elements is there before the call."""
+        place = self.folder / ".arrays" / ARRAY
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "elements").write_text("".join(f"{number:032x} 1 run-{number}\n" for number in range(count)))
+        throttle = next((word for word in options if word.startswith("%")), "")
+        return self.submit(name, "-a", place, options=[f"--comment=switchyard:array:{ARRAY}", f"--array=0-{count - 1}{throttle}",
+                                                       *(word for word in options if word != throttle)])
+
+    def make_arrays(self):
+        """One that waits; one whose first element has ended, whose second runs, whose third was cancelled; one that ended without having begun; one
+        of which an element will be cancelled alone."""
+        self.submit_array("waiting", 4, "--hold", "%2")
+        begun, unbegun = self.submit_array("begun", 3), self.submit_array("unbegun", 3, "--hold")
+        self.submit_array("parted", 3, "--hold")
+        self.cluster.wait_job(f"{begun}_0", "COMPLETED")
+        self.cluster.wait_job(f"{begun}_1", "RUNNING")
+        self.cluster.wait_job(f"{begun}_2", "RUNNING")
+        time.sleep(1)
+        self.cluster.client("scancel", f"{begun}_2", unbegun)
+        self.cluster.wait_job(f"{begun}_2", "CANCELLED")
+
     def make_jobs(self):
+        self.make_arrays()
         wait = self.cluster.wait_job
         wait(self.submit("done", "code", "0"), "COMPLETED")
         wait(self.submit("failed", "code", "3"), "FAILED")
@@ -109,7 +134,16 @@ class StandIn(Real):
         self.simulate("cluster", "now=1800000002")
         for name in ("done", "failed", "killed", "again", "cancelled", "running", "unstarted", "held", "later"):
             self.submit(name, "code", "0")
-        job = lambda name, *words: self.simulate("job", self.jobs[name], *words)  # noqa: E731
+        for name, count in (("waiting", 4), ("begun", 3), ("unbegun", 3), ("parted", 3)):
+            self.submit_array(name, count, *(["%2"] if name == "waiting" else []))
+            for number in range(count):
+                self.simulate("job", f"{self.jobs[name]}_{number}", "reason=JobHeldUser" if name != "begun" else "reason=None")
+        job = lambda name, *words: self.simulate("job", "_".join([self.jobs[name.split("_")[0]], *name.split("_")[1:]]), *words)  # noqa: E731
+        job("begun_0", "state=COMPLETED", *ran)
+        job("begun_1", "state=RUNNING", start, "nodes=n1")
+        job("begun_2", "state=CANCELLED", f"by={os.geteuid()}", "signal=15", *ran)
+        for number in range(3):
+            job(f"unbegun_{number}", "state=CANCELLED", f"by={os.geteuid()}", "started=1800000001", "ended=1800000001")
         job("done", "state=COMPLETED", *ran)
         job("failed", "state=FAILED", "code=3", "reason=NonZeroExitCode", *ran)
         job("killed", "state=FAILED", "signal=9", "reason=JobLaunchFailure", *ran)
@@ -136,7 +170,8 @@ def normal(text, backend, separator=None):
     for line in text.splitlines():
         if separator and separator in line:
             fields = line.split(separator)
-            fields[0] = names.get(fields[0], fields[0])
+            number, under, element = fields[0].partition("_")
+            fields[0] = names.get(number, number) + under + element
             for form, word in ((r"\d{9,}", "TIME"), (r"\d+:\d\d", "USED"), (r"n\d+|n\[.*\]", "NODES")):
                 fields = [word if re.fullmatch(form, field) else field for field in fields]
             if len(fields) == 10 and ":" in fields[2]:
@@ -145,6 +180,7 @@ def normal(text, backend, separator=None):
             line = "|".join(fields)
         if re.search("slurm_persist_conn_open|PersistInit|slurm_msg_sendto: address", line):
             continue  # how a connection failed differs from time to time; that it did is said once more
+        line = re.sub(r"^\d+(?=_\d+: )", "N", line)  # scontrol's complaint of an element
         line = re.sub(r"Transport endpoint is not connected|Connection refused|Unexpected missing socket error", "NO CONNECTION", line.replace(str(backend.folder), "FOLDER"))
         lines.append(re.sub(r"(?<=job )\d+|(?<=job id )\d+|(?<=CANCELLED by )\d+", "N", line))
     return sorted(lines)
@@ -164,14 +200,24 @@ def questions(backend):
     ask(backend, answers, "squeue, all fields", *LIST, FULL, separator="\x1f")
     ask(backend, answers, "squeue, few fields", *LIST, PLAIN, separator="\x1f")
     ask(backend, answers, "sacct", *account, separator="\x1f")
-    named = [word for word in account if not word.startswith("--jobs=")] + ["--name=failed,unstarted,held,nosuch", f"--starttime={DAY_BEFORE}"]
+    named = [word for word in account if not word.startswith("--jobs=")] + ["--name=failed,unstarted,held,begun,unbegun,nosuch", f"--starttime={DAY_BEFORE}"]
     ask(backend, answers, "sacct, by name", *named, separator="\x1f")
+    elements = ",".join(f"{backend.jobs[name]}_1" for name in ("waiting", "begun", "unbegun"))
+    ask(backend, answers, "sacct, elements", *(f"--jobs={elements}" if word.startswith("--jobs=") else word for word in account), separator="\x1f")
     ask(backend, answers, "squeue, unknown option", "squeue", "--nosuch")
     ask(backend, answers, "squeue, unknown field", *LIST, "--Format=nosuch:0")
     ask(backend, answers, "scancel, unknown option", "scancel", "--nosuch", "1")
     ask(backend, answers, "scancel, unknown job", "scancel", "99999")
     ask(backend, answers, "scancel, ended job", "scancel", backend.jobs["done"])
     ask(backend, answers, "scancel, another name", "scancel", "--name=nosuch", backend.jobs["running"])
+    element = f"{backend.jobs['parted']}_1"
+    ask(backend, answers, "scontrol update, waiting element", "scontrol", "update", f"JobId={element}", "Switches=0")
+    ask(backend, answers, "scancel, its own record", "scancel", "--name=parted", element)
+    if isinstance(backend, StandIn):
+        backend.simulate("job", element, "state=CANCELLED", "ended=1800000001")
+    ask(backend, answers, "scontrol update, ended element", "scontrol", "update", f"JobId={element}", "Switches=0")
+    ask(backend, answers, "scontrol update, running element", "scontrol", "update", f"JobId={backend.jobs['begun']}_1", "Switches=0")
+    ask(backend, answers, "scontrol update, no such element", "scontrol", "update", f"JobId={backend.jobs['begun']}_7", "Switches=0")
     ask(backend, answers, "squeue after it", *LIST, "--format=%j\x1f%T", separator="\x1f")
     ask(backend, answers, "scontrol requeue, unknown job", "scontrol", "requeue", "99999")
     ask(backend, answers, "sbatch, unknown partition", "sbatch", "--parsable", "--partition=nosuch", backend.folder / "script.sh")

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 
@@ -10,8 +11,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "cli"))
-from processes import trackio_rows  # noqa: E402
-from support import TINY, Home  # noqa: E402
+from processes import lines_of, trackio_rows  # noqa: E402
+from support import SWITCHYARD, TINY, Home  # noqa: E402
 from testbed import Cluster, skip_without_cluster  # noqa: E402
 
 ENDED = ["succeeded", "failed", "cancelled", "timed_out", "out_of_memory", "lost"]
@@ -47,8 +48,10 @@ def wait_step(home, name, step):
 
 
 def check_curve(home, shown):
+    """As far as its attempts came, by what they wrote themselves."""
     steps = [step for step, _, _ in trackio_rows(home.trackio, shown["project"], shown["run_id"])]
-    check(f"{shown['name']}: every step once", steps, list(range(1, len(steps) + 1)))
+    last = max(line["step"] for _, line in lines_of(pathlib.Path(shown["directory"])) if line["kind"] == "metric")
+    check(f"{shown['name']}: every step once", steps, list(range(1, last + 1)))
 
 
 def finishes(home, cluster):
@@ -60,7 +63,7 @@ def finishes(home, cluster):
     nodes = shown["attempts"][0]["nodes"]
     check("its nodes are named", (len(nodes), f", on {', '.join(nodes)}, exit code 0\n" in home.cli("show", "four").stdout), (2, True))
     check("its data was made on the cluster too", home.json("show", "tokenize-1")["executor"], "slurm")
-    check("what the cluster says of it", cluster.job(shown["attempts"][0]["job_id"]).get("JobState", "COMPLETED"), "COMPLETED")
+    check("what the cluster says of it", cluster.job(shown["attempts"][0]["job_id"])["JobState"], "COMPLETED")
     check_curve(home, shown)
 
 
@@ -159,6 +162,8 @@ def unreached(home, cluster):
     assert launchers, "no srun"
     for pid in launchers:
         os.kill(pid, signal.SIGSTOP)
+    others = ",".join({"n1", "n2", "n3"} - {node})
+    cluster.fault("admin", "scontrol", "update", f"NodeName={others}", "State=DRAIN", "Reason=test") # else it may run there before anybody sees it wait
     cluster.fault("slurmd-kill", node)
     cluster.fault("admin", "scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
     wait_until("a second attempt waits", lambda: len(home.json("show", "unreached")["attempts"]) == 2)
@@ -174,6 +179,7 @@ def unreached(home, cluster):
     stops = [e["reason"] for e in home.json("show", "unreached")["events"] if e["kind"] == "stopping"]
     check("which it was asked to", stops, ["an earlier attempt that the scheduler has given up is asked to save and stop"])
     cluster.fault("node-start", node)
+    cluster.fault("admin", "scontrol", "update", f"NodeName={others}", "State=RESUME")
     check_curve(home, shown)
 
 
@@ -198,11 +204,42 @@ def adopted(home, cluster):
     check_curve(home, shown)
 
 
+def cancelled_unseen(home, cluster):
+    """scancel while no daemon looks, until Slurm has forgotten the job: the job's own log was told."""
+    home.cli("submit", home.spec(SPEC), "--run", "dense", "--name", "unseen", *LONG)
+    wait_step(home, "unseen", 20)
+    job = job_of(home, "unseen")
+    home.stop()
+    cluster.client("scancel", job)
+    wait_until("Slurm has forgotten it", lambda: job not in cluster.client("squeue", "-h", "-t", "all", "-o", "%i").split())
+    home.serve()
+    shown = home.wait_for("unseen", ENDED, LIMIT)
+    check("it is cancelled all the same", (shown["state"], shown["reason"], [a["code"] for a in shown["attempts"]]),
+          ("cancelled", "cancelled, not by this daemon, stopped after saving", [75]))
+    check_curve(home, shown)
+
+
+def left_to_it(home, cluster):
+    """`run`, watched and left by Ctrl-C: what the cluster has goes on, and nobody is kept waiting for it."""
+    words = [SWITCHYARD, "run", home.spec(SPEC), "--run", "dense", "--name", "watched", *LONG]
+    watching = subprocess.Popen(words, env=home.environment, cwd=home.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until("it runs", lambda: "watched" in home.cli("ls").stdout and home.json("show", "watched")["state"] == "running")
+    begun = time.monotonic()
+    watching.send_signal(signal.SIGINT)
+    said = watching.communicate(timeout=LIMIT)[1]
+    check("left at once", (watching.returncode, time.monotonic() - begun < 20), (130, True))
+    contains("and says how to follow it", said, "tiny/watched goes on: `switchyard logs -f tiny/watched`")
+    check("nothing is being cancelled", ("Cancelling" in said, home.json("show", "watched")["state"]), (False, "running"))
+    home.cli("cancel", "watched")
+    check("until it is", home.wait_for("watched", ENDED, LIMIT)["state"], "cancelled")
+
+
 def main():
     skip_without_cluster()
-    parts = [finishes, cancelled, waits, requeued, failed, unreached, adopted]
+    parts = [finishes, cancelled, waits, requeued, failed, unreached, adopted, cancelled_unseen, left_to_it]
     wanted = sys.argv[1:]
-    with Cluster(nodes=3) as cluster, Home(prefix="switchyard-slurm-runs-") as home:
+    assert set(wanted) <= {part.__name__ for part in parts}, wanted
+    with Cluster(nodes=3, configuration="MinJobAge=15\n") as cluster, Home(prefix="switchyard-slurm-runs-") as home:
         home.root.chmod(0o755)
         home.environment.update({key: cluster.environment[key] for key in ("SLURM_CONF", "PATH")})
         home.serve()

@@ -7,10 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { VERSION = 2 };
+enum { VERSION = 5 };
 
 const char *const fault_names[FAULTS] = {"none", "empty", "partial", "garbage", "truncated", "slow", "hang", "error", "timeout", "code"};
-const char *const program_names[PROGRAMS] = {"sbatch", "squeue", "sacct", "scancel", "scontrol", "srun"};
+const char *const program_names[PROGRAMS] = {"sbatch", "squeue", "sacct", "scancel", "sinfo", "scontrol", "srun"};
 
 static struct simulation *map(const char *path, int flags)
 {
@@ -141,6 +141,11 @@ struct simulated_job *simulation_add(struct simulation *simulation)
     strcpy(job->reason, "None");
     strcpy(job->partition, "main");
     return job;
+}
+
+bool simulated_job_shares(const struct simulated_job *job)
+{
+    return job->element >= 0 && job->started == 0 && job->restarts == 0 && !job->parted;
 }
 
 bool simulated_job_over(const struct simulated_job *job)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIMULATED_JOBS_MAX = 2048 };
+enum { SIMULATED_JOBS_MAX = 2048, SIMULATED_NODES = 8 }; // nodes n1 … n8
 
 // What goes wrong with one call of one command. Drawn for each call by the rates below.
 enum fault {
@@ -25,7 +25,7 @@ enum fault {
 };
 extern const char *const fault_names[FAULTS];
 
-enum program { PROGRAM_SBATCH, PROGRAM_SQUEUE, PROGRAM_SACCT, PROGRAM_SCANCEL, PROGRAM_SCONTROL, PROGRAM_SRUN, PROGRAMS };
+enum program { PROGRAM_SBATCH, PROGRAM_SQUEUE, PROGRAM_SACCT, PROGRAM_SCANCEL, PROGRAM_SINFO, PROGRAM_SCONTROL, PROGRAM_SRUN, PROGRAMS };
 extern const char *const program_names[PROGRAMS];
 
 struct simulated_job {
@@ -45,6 +45,10 @@ struct simulated_job {
     bool accounted;                 // accounting knows it
     bool cancel_asked, signalled;   // scancel reached it; so did scancel --signal
     bool requeue_asked;             // scontrol requeue
+    int64_t throttle;               // of an array, elements that may run at once; 0: any
+    bool by_outsider;               // cancel_asked: of somebody else, whoever cancelled_by is
+    bool refused;                   // its node would not start it: its end, or its hold, is Slurm's own doing
+    bool parted;                    // an element that has a record of its own before it has begun
     bool forgotten;                 // by the world too: its place may be taken
     double appears;                 // not there before: a request that the controller answers late
     double submitted, started, ended, expected; // 0: not yet
@@ -61,6 +65,11 @@ struct simulation {
     bool accounting, accounting_down;
     int64_t array_max;       // elements that an array may have (MaxArraySize)
     bool old;                // a squeue from before --Format knew exit codes
+    struct {
+        char reason[64];     // why it takes no jobs; empty: it does
+        double since;
+    } nodes[SIMULATED_NODES];
+    double lacking;          // when squeue last said less than there is, as if that were all
     double hang;             // real seconds that a hanging command hangs
     double rates[PROGRAMS][FAULTS];
     uint64_t calls[PROGRAMS], injected[PROGRAMS][FAULTS];
@@ -82,4 +91,6 @@ struct simulated_job *simulation_job(struct simulation *simulation, const char *
 struct simulated_job *simulation_serial(struct simulation *simulation, uint64_t serial); // NULL: forgotten
 struct simulated_job *simulation_add(struct simulation *simulation); // NULL: the cluster is full; moves the others
 bool simulation_has_room(struct simulation *simulation, size_t count); // for so many more, without moving any
+// Of an array, and one that waits: its record is that of all of them, not its own.
+bool simulated_job_shares(const struct simulated_job *job);
 bool simulated_job_over(const struct simulated_job *job);

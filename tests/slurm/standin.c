@@ -1,5 +1,5 @@
 // A stand-in for Slurm's commands over a simulated cluster (simulation.h), for tests that need every fault and every state. One program
-// that is sbatch, squeue, sacct, scancel, scontrol or srun by the name that it is called by; SLURM_CONF names the cluster's file. What it
+// that is sbatch, squeue, sacct, scancel, sinfo, scontrol or srun by the name that it is called by; SLURM_CONF names the cluster's file. What it
 // prints is what the real ones print: tests/slurm/recorded.py compares both.
 //
 // Each call draws a fault from the cluster's rates. The answer is made whole first, then the fault is done to it: a command that hangs may
@@ -217,6 +217,51 @@ static void do_squeue(struct answer *answer, char **words)
 
 // ---- sacct ----
 
+// Of an array's elements that have not begun accounting has one line, "12_[0-3%2]", which no question for one of them finds.
+static bool is_bundled(const struct simulated_job *job)
+{
+    bool unbegun = strcmp(job->state, "PENDING") == 0 || strcmp(job->state, "CANCELLED") == 0;
+    return job->element >= 0 && unbegun && !job->nodes[0] && job->restarts == 0 && !job->parted;
+}
+static bool is_of_bundle(const struct simulated_job *job, const struct simulated_job *other)
+{
+    return is_bundled(other) && other->id == job->id && other->accounted && strcmp(other->state, job->state) == 0;
+}
+static bool is_first_of_bundle(const struct simulation *simulation, const struct simulated_job *job)
+{
+    for (size_t i = 0; i < simulation->job_count && &simulation->jobs[i] != job; i++)
+        if (is_of_bundle(job, &simulation->jobs[i]))
+            return false;
+    return true;
+}
+static void print_account_id(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
+{
+    if (!is_bundled(job)) {
+        print_id(out, simulation, job);
+        return;
+    }
+    int64_t from = -1, to = -1;
+    text_addf(out, "%" PRId64 "_[", job->id);
+    for (size_t i = 0; i <= simulation->job_count; i++) {
+        const struct simulated_job *other = i < simulation->job_count ? &simulation->jobs[i] : NULL;
+        if (other && !is_of_bundle(job, other))
+            continue;
+        if (other && from >= 0 && other->element == to + 1) {
+            to++;
+            continue;
+        }
+        if (from >= 0)
+            text_addf(out, "%" PRId64, from);
+        if (to > from)
+            text_addf(out, "-%" PRId64, to);
+        if (from >= 0 && other)
+            text_add(out, ",");
+        from = to = other ? other->element : -1;
+    }
+    if (job->throttle)
+        text_addf(out, "%%%" PRId64, job->throttle);
+    text_add(out, "]");
+}
 static void print_account_state(struct text *out, const struct simulation *simulation, const struct simulated_job *job)
 {
     print_state(out, simulation, job);
@@ -256,7 +301,7 @@ static void print_account_comment(struct text *out, const struct simulation *sim
     text_add(out, job->ended > 0 ? job->comment : "");
 }
 
-static const struct column sacct_columns[] = {{"JobID", print_id}, {"State", print_account_state}, {"ExitCode", print_account_exit},
+static const struct column sacct_columns[] = {{"JobID", print_account_id}, {"State", print_account_state}, {"ExitCode", print_account_exit},
     {"Start", print_account_start}, {"Submit", print_submit}, {"ElapsedRaw", print_elapsed}, {"NodeList", print_account_nodes}, {"Comment", print_account_comment},
     {"JobName", print_name}, {"WorkDir", print_directory}, {0}};
 
@@ -265,7 +310,7 @@ static bool is_among(const char *list, const struct simulated_job *job)
     for (const char *at = list; *at;) {
         char *end;
         int64_t id = strtoll(at, &end, 10), element = *end == '_' ? strtoll(end + 1, &end, 10) : -1;
-        if (id == job->id && element == job->element)
+        if (id == job->id && (element < 0 || (element == job->element && !is_bundled(job))))
             return true;
         at = *end == ',' ? end + 1 : "";
     }
@@ -299,7 +344,7 @@ static void print_account(struct answer *answer, const char *format, const char 
 // In a window of time it shows what could have run in it: not what waits, nor what was cancelled while it was held.
 static bool is_account_of(const struct simulated_job *job, const char *jobs, const char *names, bool window)
 {
-    bool could = strcmp(job->state, "PENDING") != 0 && strcmp(job->reason, "JobHeldUser") != 0;
+    bool could = strcmp(job->state, "PENDING") != 0 && strcmp(job->reason, "JobHeldUser") != 0 && !is_bundled(job);
     return (!jobs || is_among(jobs, job)) && (!names || is_named(names, job->name)) && (!window || could);
 }
 
@@ -335,7 +380,8 @@ static void do_sacct(struct answer *answer, char **words)
     }
     for (size_t i = 0; i < simulation->job_count && answer->code == 0; i++) {
         const struct simulated_job *job = &simulation->jobs[i];
-        if (job->accounted && job->appears <= simulation->now && is_account_of(job, jobs, names, window))
+        if (job->accounted && job->appears <= simulation->now && is_account_of(job, jobs, names, window) &&
+            (!is_bundled(job) || is_first_of_bundle(simulation, job)))
             print_account(answer, format, delimiter, job);
     }
 }
@@ -359,7 +405,7 @@ static void cancel_waiting(struct simulation *simulation, const struct simulated
 {
     for (size_t i = 0; i < simulation->job_count; i++) {
         struct simulated_job *job = &simulation->jobs[i];
-        if (job->id == element->id && job->element >= 0 && job->listed && job->started == 0 && job->restarts == 0)
+        if (job->id == element->id && job->listed && simulated_job_shares(job))
             cancel(job, NULL);
     }
 }
@@ -380,7 +426,7 @@ static void do_scancel(struct answer *answer, char **words)
             }
         } else if (answer->act) {
             struct simulated_job *job = simulation_job(answer->simulation, words[i]);
-            bool waits = job && job->element >= 0 && job->started == 0 && job->restarts == 0;
+            bool waits = job && simulated_job_shares(job);
             if (job && name && waits && !signal && strcmp(name, job->name) == 0)
                 cancel_waiting(answer->simulation, job);
             else if (job && (!name || strcmp(name, job->name) == 0))
@@ -389,11 +435,68 @@ static void do_scancel(struct answer *answer, char **words)
     }
 }
 
+// scontrol update JobId=ID,ID… NAME=VALUE: an element that waits gets a record of its own, whatever is to be changed.
+static void do_update(struct answer *answer, const char *list)
+{
+    for (const char *at = list; *at;) {
+        char id[64];
+        size_t length = strcspn(at, ",");
+        snprintf(id, sizeof id, "%.*s", (int)length, at);
+        struct simulated_job *job = simulation_job(answer->simulation, id);
+        const char *fault = !job ? "Invalid job id specified" : simulated_job_over(job) ? "Job has already finished" : NULL;
+        if (fault)
+            fail(answer, 1, "%s: %s", id, fault);
+        else if (answer->act)
+            job->parted = job->element >= 0;
+        at += length + (at[length] == ',');
+    }
+}
+
+// A node a line: n1, since when it is marked, with what.
+static void do_sinfo(struct answer *answer, char **words)
+{
+    const char *nodes = NULL, *format = "%N", *value;
+    for (size_t i = 1; words[i]; i++) {
+        if ((value = option(words[i], "nodes"))) {
+            nodes = value;
+        } else if ((value = option(words[i], "format"))) {
+            format = value;
+        } else if (!option(words[i], "noheader") && !option(words[i], "Node") && !option(words[i], "all")) {
+            unknown_option(answer, words[i]);
+            return;
+        }
+    }
+    for (int i = 0; i < SIMULATED_NODES; i++) {
+        const char *reason = answer->simulation->nodes[i].reason;
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i + 1);
+        if (nodes && !is_named(nodes, name))
+            continue;
+        for (const char *at = format; *at; at++) {
+            if (*at != '%') {
+                text_add_bytes(&answer->out, at, 1);
+            } else if (*++at == 'N') {
+                text_add(&answer->out, name);
+            } else if (*at == 'H') {
+                print_moment(&answer->out, reason[0] ? answer->simulation->nodes[i].since : 0, "Unknown");
+            } else if (*at == 'E') {
+                text_add(&answer->out, reason[0] ? reason : "none");
+            } else {
+                fail(answer, 1, "sinfo: fatal: Invalid node format specification: %c", *at);
+                return;
+            }
+        }
+        text_add(&answer->out, "\n");
+    }
+}
+
 static void do_scontrol(struct answer *answer, char **words)
 {
     const char *verb = words[1] ? words[1] : "", *id = words[1] && words[2] ? words[2] : "";
     struct simulated_job *job = simulation_job(answer->simulation, id);
-    if (strcmp(verb, "requeue") != 0 && strcmp(verb, "hold") != 0 && strcmp(verb, "release") != 0)
+    if (strcmp(verb, "update") == 0 && strncmp(id, "JobId=", strlen("JobId=")) == 0)
+        do_update(answer, id + strlen("JobId="));
+    else if (strcmp(verb, "requeue") != 0 && strcmp(verb, "hold") != 0 && strcmp(verb, "release") != 0)
         fail(answer, 1, "invalid keyword: %s", verb);
     else if (!job)
         fail(answer, 1, "Invalid job id specified for job %s", id);
@@ -420,7 +523,7 @@ static void answer_call(struct answer *answer, char **words)
         answer->fault = FAULT_ERROR;
     simulation->calls[answer->program]++;
     simulation->injected[answer->program][answer->fault]++;
-    bool asks = answer->program == PROGRAM_SQUEUE || answer->program == PROGRAM_SACCT;
+    bool asks = answer->program == PROGRAM_SQUEUE || answer->program == PROGRAM_SACCT || answer->program == PROGRAM_SINFO;
     bool coin = answer->fault == FAULT_HANG || (answer->fault == FAULT_CODE && !asks);
     answer->act = answer->fault != FAULT_ERROR && (!coin || simulation_chance(simulation, 0.5));
     switch (answer->program) {
@@ -428,6 +531,7 @@ static void answer_call(struct answer *answer, char **words)
     case PROGRAM_SQUEUE: do_squeue(answer, words); break;
     case PROGRAM_SACCT: do_sacct(answer, words); break;
     case PROGRAM_SCANCEL: do_scancel(answer, words); break;
+    case PROGRAM_SINFO: do_sinfo(answer, words); break;
     case PROGRAM_SCONTROL: do_scontrol(answer, words); break;
     default: do_srun(answer, words); break;
     }

@@ -11,6 +11,7 @@ struct answer {
     enum fault fault;
     bool act; // what was asked for is done, now
     int64_t elements; // of the array that sbatch is asked for; 0: none
+    int64_t throttle; // … of them at once; 0: all
     struct text out, talk;
     int code;
 };

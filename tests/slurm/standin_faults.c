@@ -63,6 +63,9 @@ static void spoil_lines(struct answer *answer)
 void spoil(struct answer *answer)
 {
     struct simulation *simulation = answer->simulation;
+    bool lacks = answer->fault == FAULT_EMPTY || answer->fault == FAULT_PARTIAL || answer->fault == FAULT_GARBAGE || answer->fault == FAULT_TRUNCATED;
+    if (lacks && answer->program == PROGRAM_SQUEUE)
+        simulation->lacking = simulation->now;
     switch (answer->fault) {
     case FAULT_EMPTY: text_clear(&answer->out); break;
     case FAULT_PARTIAL:

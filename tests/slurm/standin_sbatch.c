@@ -83,6 +83,7 @@ static int add_elements(struct answer *answer, struct simulated_job *first)
         *job = common;
         job->serial = serial;
         job->element = element;
+        job->throttle = answer->throttle;
         job->submission = submission;
         snprintf(job->run_directory, sizeof job->run_directory, "%.*s/%.100s", (int)(strstr(common.run_directory, "/.arrays/") - common.run_directory),
             common.run_directory, name);
@@ -96,8 +97,11 @@ void do_sbatch(struct answer *answer, char **words)
 {
     struct simulation *simulation = answer->simulation;
     for (size_t i = 1; words[i] && strncmp(words[i], "--", 2) == 0; i++)
-        if (option(words[i], "array"))
+        if (option(words[i], "array")) {
+            const char *throttle = strchr(words[i], '%');
             answer->elements = strtoll(words[i] + strlen("--array=0-"), NULL, 10) + 1;
+            answer->throttle = throttle ? strtoll(throttle + 1, NULL, 10) : 0;
+        }
     bool room = simulation_has_room(simulation, (size_t)answer->elements + 1);
     struct simulated_job *job = room ? simulation_add(simulation) : NULL, refused;
     if (!job) {

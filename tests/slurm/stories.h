@@ -27,6 +27,7 @@ struct scene {
     void (*play)(struct scene *scene);
     bool alone;       // it takes the controller away
     const char *node; // of its own, because it breaks it; NULL: any of the others
+    struct scene *other; // that plays along: its fault is this one's; NULL: none
     pthread_t thread;
     struct slurm *slurm;
     struct job job;

@@ -5,10 +5,12 @@
     with Cluster(nodes=2) as cluster:
         cluster.client("sbatch", "--parsable", script)   # Slurm's commands, as the user who runs the test
         cluster.fault("node-kill", "n1")                 # what tests/slurm/cluster offers
+        cluster.user                                     # who runs the test, and its jobs
         cluster.environment                              # SLURM_CONF on top of os.environ, for a daemon
 """
 import os
 import pathlib
+import pwd
 import shutil
 import subprocess
 import sys
@@ -63,6 +65,7 @@ def skip_without_cluster(accounting=False):
 class Cluster:
     def __init__(self, nodes=2, gpus=0, cpus=16, accounting=False, limits=False, configuration="", directory=None):
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="switchyard-slurm-"))
+        self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.options = ["-n", str(nodes), "-g", str(gpus), "-c", str(cpus)] + (["-a"] if accounting else []) + (["-l"] if limits else [])
         if configuration:
             extra = self.directory / "extra.conf"

@@ -65,18 +65,35 @@ def says_why(home, place):
     assert not (place / "cancelled").exists(), "a job that there is not was cancelled"
 
 
-def ends_what_came(home, place):
-    (place / "silent").touch()
-    (place / "squeue").rename(place / "squeue.away")  # what has come of it is not known
+def silence(place):
+    (place / "squeue").rename(place / "squeue.away")
     (place / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1\n")
     (place / "squeue").chmod(0o755)
+
+
+def says_silence(home, place):
+    """Whoever submits is told that Slurm does not answer at present."""
+    (place / "silent").unlink()
+    assert "has not answered" not in home.cli("submit", home.spec(SPEC), "--name", "early").stderr
+    silence(place)
+    wait_until("its silence", lambda: home.ask("/api/v1/health")["scheduler"]["silent_since"])
+    told = home.cli("submit", home.spec(SPEC), "--name", "late").stderr
+    assert "\nSlurm has not answered since " in told and told.endswith(" UTC: the daemon hands the runs over when it does\n"), told
+    (place / "squeue.away").rename(place / "squeue")
+    for name in ("early", "late"):
+        check_cancelled(home, name)
+
+
+def ends_what_came(home, place):
+    (place / "silent").touch()
+    silence(place)  # what has come of it is not known
     home.cli("submit", home.spec(SPEC), "--name", "silent")
     wait_until("sbatch was called", lambda: (place / "jobs").stat().st_size > 0)
     time.sleep(1)
     home.cli("cancel", "silent")
     time.sleep(5)
     shown = home.json("show", "silent")
-    assert shown["state"] == "submitted" and "being ended" in shown["reason"], "over, though its job may be there: " + shown["reason"]
+    assert shown["state"] == "submitted" and "as soon as its scheduler answers" in shown["reason"], "over, though its job may be there: " + shown["reason"]
     (place / "squeue.away").rename(place / "squeue")
     check_ended = home.wait_for("silent", ["cancelled"], LIMIT)
     assert check_ended["reason"] == "cancelled before it was handed over", check_ended["reason"]
@@ -90,7 +107,7 @@ def main():
         home.serve()
         home.cli("submit", home.spec(HEAD, "data.yaml"))  # on this machine: the data of all others
         home.wait_for("data-1", ["succeeded"])
-        for part in (says_why, ends_what_came):
+        for part in (says_why, ends_what_came, says_silence):
             part(home, place)
             print(f"ok  {part.__name__}", flush=True)
 

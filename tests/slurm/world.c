@@ -88,11 +88,31 @@ static int64_t read_submission(const struct player *player, bool *unsent)
     return number;
 }
 
+// Who has begun of the jobs of this one's number: 0 nobody yet, 1 this one, -1 another one.
+static int claim_of(const struct player *player, const struct simulated_job *job)
+{
+    char *path = string_format("%s/submission.%lld", player->directory, (long long)job->submission), number[32];
+    struct text claim;
+    text_init(&claim, 64);
+    job_number(number, job);
+    int whose = 0;
+    if (file_exists(path) && file_read(path, &claim, NULL) == 0)
+        whose = strncmp(claim.at, number, strlen(number)) == 0 && claim.at[strlen(number)] == '\n' ? 1 : -1;
+    text_release(&claim);
+    free(path);
+    return whose;
+}
+
+bool has_claim(const struct player *player, const struct simulated_job *job)
+{
+    return claim_of(player, job) > 0;
+}
+
 bool is_current(const struct player *player, const struct simulated_job *job)
 {
     bool unsent;
     int64_t number = read_submission(player, &unsent);
-    return job->submission == number || (unsent && job->submission == number - 1);
+    return (job->submission == number || (unsent && job->submission == number - 1)) && claim_of(player, job) >= 0;
 }
 
 const char *world_contradicts(struct world *world, const struct player *player, enum run_state state)
@@ -205,6 +225,34 @@ void finish_job(struct world *world, struct simulated_job *job, const char *stat
         end_job(world, job, state, code < 0 ? 1 : code, 0, code == 0 ? "None" : "NonZeroExitCode");
 }
 
+void job_number(char out[32], const struct simulated_job *job)
+{
+    snprintf(out, 32, job->element < 0 ? "%lld" : "%lld_%lld", (long long)job->id, (long long)job->element);
+}
+
+// Which job has begun under this number, as job.sh writes it down.
+void write_claim(const struct player *player, int64_t submission, const struct simulated_job *job)
+{
+    char *path = string_format("%s/submission.%lld", player->directory, (long long)submission), number[32];
+    job_number(number, job);
+    write_file(path, "%s\n", number);
+    free(path);
+}
+
+// Somebody's cancel of an earlier job, which Slurm still tells to whoever asks, and has told in every answer since.
+static void look_for_undone(struct world *world, const struct simulated_job *job, struct player *player)
+{
+    for (size_t i = 0; i < world->simulation->job_count; i++) {
+        const struct simulated_job *before = &world->simulation->jobs[i];
+        bool same = strcmp(before->run_directory, job->run_directory) == 0 && before->submission < job->submission;
+        bool told = before->listed && world->simulation->lacking < before->ended;
+        if (!same || !told || !before->by_outsider || strcmp(before->state, "CANCELLED") != 0)
+            continue;
+        world->undone++;
+        printf("job %lld was cancelled by somebody, and is run again\n%s", (long long)before->id, player->story);
+    }
+}
+
 void launch(struct world *world, struct simulated_job *job, struct player *player)
 {
     bool unsent, patient = world->simulation->now - job->started < SCRIPT_PATIENCE;
@@ -218,6 +266,10 @@ void launch(struct world *world, struct simulated_job *job, struct player *playe
         return;
     }
     size_t number = (size_t)(player - world->players);
+    if (claim_of(player, job) < 0) { // job.sh would end at once: but no number is ever sent twice
+        world->double_runs++;
+        printf("TWO JOBS of %s: submission %lld\n%s", player->name, (long long)job->submission, player->story);
+    }
     for (size_t i = 0; i < world->execution_count; i++) {
         const struct execution *other = &world->executions[i];
         if (!other->alive || other->player != number)
@@ -237,6 +289,10 @@ void launch(struct world *world, struct simulated_job *job, struct player *playe
         .attempt = run_last_attempt(player->directory) + 1,
         .started = world->simulation->now,
         .next_beat = world->simulation->now + draw(world, 0, BEAT_SECONDS)};
+    job_number(execution->job, job);
+    snprintf(execution->node, sizeof execution->node, "%s", job->nodes);
+    write_claim(player, job->submission, job);
+    look_for_undone(world, job, player);
     char *directory = run_attempt_directory(player->directory, execution->attempt);
     mkdir(directory, 0755);
     struct timespec now = {.tv_sec = (time_t)world->simulation->now}; // the world's: the file system has another
@@ -249,15 +305,14 @@ void launch(struct world *world, struct simulated_job *job, struct player *playe
         (long long)job->submission, job->nodes);
 }
 
-void write_exit(struct world *world, const struct execution *execution, int64_t code)
+// cancelled: its job was, by whomever, while the script lived.
+void write_exit(struct world *world, const struct execution *execution, int64_t code, bool cancelled)
 {
-    char *path = attempt_file(world, execution, EXIT_FILE);
+    char *path = attempt_file(world, execution, EXIT_FILE), signal[24] = "null";
     if (code > 128)
-        write_file(path, "{\"v\":1,\"attempt\":%lld,\"code\":%lld,\"signal\":%lld,\"started\":%.3f,\"ended\":%.3f,\"nodes\":[\"n1\"]}\n",
-            (long long)execution->attempt, (long long)code, (long long)code - 128, execution->started, world->simulation->now);
-    else
-        write_file(path, "{\"v\":1,\"attempt\":%lld,\"code\":%lld,\"signal\":null,\"started\":%.3f,\"ended\":%.3f,\"nodes\":[\"n1\"]}\n",
-            (long long)execution->attempt, (long long)code, execution->started, world->simulation->now);
+        snprintf(signal, sizeof signal, "%lld", (long long)code - 128);
+    write_file(path, "{\"v\":1,\"attempt\":%lld,\"code\":%lld,\"signal\":%s,\"started\":%.3f,\"ended\":%.3f,\"nodes\":[\"n1\"]%s}\n", (long long)execution->attempt,
+        (long long)code, signal, execution->started, world->simulation->now, cancelled ? ",\"cancelled\":true" : "");
     free(path);
 }
 
@@ -276,8 +331,8 @@ static void write_end(struct world *world, const struct execution *execution)
         record_writer_close(writer);
 }
 
-// The script's end, by itself or not; its job's last word comes a moment later.
-static void finish(struct world *world, struct execution *execution, int64_t code)
+// Its job's last word comes a moment later.
+void finish_execution(struct world *world, struct execution *execution, int64_t code)
 {
     struct player *player = &world->players[execution->player];
     struct simulated_job *job = execution->alone ? NULL : simulation_serial(world->simulation, execution->serial);
@@ -286,7 +341,7 @@ static void finish(struct world *world, struct execution *execution, int64_t cod
     if (code == EXIT_DONE)
         write_end(world, execution);
     if (code >= 0)
-        write_exit(world, execution, code);
+        write_exit(world, execution, code, false);
     const char *state = execution->final[0] ? execution->final : code == 0 ? "COMPLETED" : "FAILED";
     player_tell(world, player, "attempt %lld ends with %lld%s", (long long)execution->attempt, (long long)code, newest ? "" : ", fenced");
     if (newest)
@@ -307,7 +362,7 @@ void step_execution(struct world *world, struct execution *execution)
     struct player *player = &world->players[execution->player];
     double now = world->simulation->now;
     if (run_last_attempt(player->directory) > execution->attempt) {
-        finish(world, execution, 1);
+        finish_execution(world, execution, 1);
         return;
     }
     char *stop = path_join(player->directory, STOP_FILE);
@@ -326,7 +381,7 @@ void step_execution(struct world *world, struct execution *execution)
         execution->next_beat = now + BEAT_SECONDS;
     }
     if (now >= execution->ends)
-        finish(world, execution, execution->silent_end ? -1 : execution->code);
+        finish_execution(world, execution, execution->silent_end ? -1 : execution->code);
 }
 
 struct execution *execution_of(struct world *world, const struct simulated_job *job)

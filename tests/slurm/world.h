@@ -30,6 +30,7 @@ struct execution {
     bool alive;
     size_t player;
     uint64_t serial; // of its job
+    char job[32], node[64]; // the job's number, and where it runs
     int64_t submission, attempt;
     bool alone;      // Slurm knows nothing of it any more: its node's slurmd, or the controller's memory, is gone
     double started, next_beat, ends;
@@ -45,7 +46,8 @@ struct world {
     size_t execution_count;
     bool calm; // nothing befalls anybody any more: what has begun comes to its end
     double controller_back, accounting_back; // when; 0: it is there
-    int64_t events, double_runs, ghosts, fenced, outsiders_hit;
+    int64_t refusals, undone; // jobs that their node did not start; runs started again after somebody had cancelled them, which all could see
+    int64_t events, double_runs, ghosts, fenced, outsiders_hit, ours_hit;
 };
 
 void world_step(struct world *world, double seconds); // with the simulation's lock held

@@ -1,6 +1,7 @@
 """`export` and `import`: a checkpoint becomes a directory of Hugging Face's with the same bits, whole or not at all; a run starts from such a
 directory; config.json is compared with the spec; what cannot be said is refused with the keys that are why."""
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -127,6 +128,29 @@ with Bench() as bench:
         said = slow.communicate(timeout=60)[1]
         check(f"signal {number.name}: ended by it, nothing is left", (slow.returncode, target.exists(), [p.name for p in bench.root.glob(".export-*")]), (-number, False, []))
         contains("and it says so", said, f"stopped by signal {int(number)}: nothing of ")
+    # What was killed is taken away by the next export to there, once it is old; what somebody else made, or fills, is not.
+    slow = subprocess.Popen([str(WORKER), "export", str(dense_run), str(bench.root / "killed")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**faults, "FAULT_WRITE_MICROSECONDS": "300000"})
+    deadline = time.monotonic() + 60
+    while not (left := list(bench.root.glob(".export-*.tmp"))):
+        assert slow.poll() is None and time.monotonic() < deadline, slow.communicate()
+        time.sleep(0.005)
+    other = left[0].with_name(left[0].name.replace(".export-", ".export-elsewhere-"))
+    other.mkdir()
+    for path in (left[0], other):
+        os.utime(path, (time.time() - 3600,) * 2)
+    worker("export", dense_run, bench.root / "beside")
+    check("one that is being filled stays", left[0].exists(), True)
+    slow.kill()
+    slow.communicate()
+    os.utime(left[0])
+    worker("export", dense_run, bench.root / "young")
+    check("one that is young stays", left[0].exists(), True)
+    os.utime(left[0], (time.time() - 3600,) * 2)
+    done = subprocess.run([str(WORKER), "export", str(dense_run), str(bench.root / "after")], capture_output=True, text=True, env=environment(), timeout=120)
+    check("one that was killed goes", (left[0].exists(), f"removed {left[0]}, which an export that was killed had left" in done.stderr), (False, True))
+    check("that of another machine stays", other.exists(), True)
+    other.rmdir()
 
     # A dense directory becomes a mixture: every expert a copy, so before the first update the loss is the dense model's.
     origin = {"run_directory": None, "checkpoint": str(bench.root / "dense-one"), "step": 0}

@@ -124,6 +124,9 @@ with Bench() as bench:
         check(f"{name}: killed six times at random: every step's records", joined(run), joined(whole))
         check(f"{name}: and the last tensors", run.tensors(24), whole.tensors(24))
         check(f"{name}: nothing but the kept checkpoints is left", run.checkpoints(), ["step-0000023", "step-0000024"])
+        shutil.copytree(run.directory / "checkpoints" / "step-0000023", run.directory / "checkpoints" / "step-0000022")
+        run.train()
+        check(f"{name}: nor if it was killed between its last checkpoint and the end of an older one", run.checkpoints(), ["step-0000023", "step-0000024"])
 
     # Another layout reads what this one saved.
     moved = bench.make("moved", model={"moe": MOE}, training=LONG, checkpoint={"interval": 12})

@@ -51,7 +51,7 @@ static char *get(const char *directory, const char *name)
 }
 
 static const char *const group_files[] = {"memory.max", "memory.oom.group", "memory.swap.max", "memory.events", "memory.peak", "cgroup.procs",
-    "cgroup.subtree_control", "cgroup.controllers"};
+    "cgroup.subtree_control", "cgroup.controllers", "cgroup.events", "cgroup.kill"};
 enum { GROUP_FILES = sizeof group_files / sizeof group_files[0] };
 
 static bool is_recorded(const char *path)
@@ -246,6 +246,32 @@ static void test_busy_group(void **state)
     free(group);
 }
 
+// Who gives its memory back has no tag to be found by, and is in the group: nothing is over yet, no counter is final.
+static void test_ending_group(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    char why[256] = "", *run = run_directory(), *group = make(1 << 30, &err);
+    assert_non_null(group);
+    assert_int_equal(memory_watch_begin(run, group, 1 << 30, &err), 0);
+    put(group, "cgroup.events", "populated 1\nfrozen 0\n");
+    put(group, "memory.events", "low 0\nhigh 0\nmax 17\noom 1\noom_kill 1\noom_group_kill 1\n");
+    assert_false(memory_watch_end(run, 1));
+    assert_true(file_exists(group));
+    assert_int_equal(memory_verdict(run, 1, why, sizeof why), MEMORY_UNKNOWN);
+    assert_true(memory_watch_kill(run));
+    char *killed = get(group, "cgroup.kill");
+    assert_string_equal(killed, "1");
+    put(group, "cgroup.events", "populated 0\nfrozen 0\n");
+    assert_false(memory_watch_kill(run));
+    assert_true(memory_watch_end(run, 1));
+    assert_false(file_exists(group));
+    assert_int_equal(memory_verdict(run, 1, why, sizeof why), MEMORY_ENDED);
+    free(killed);
+    free(group);
+    free(run);
+}
+
 // Whatever a file in a run directory says: nothing but a group of ours is removed.
 static void test_strangers(void **state)
 {
@@ -367,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_not_found),
         cmocka_unit_test(test_group),
         cmocka_unit_test(test_busy_group),
+        cmocka_unit_test(test_ending_group),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_looked_at),
         cmocka_unit_test(test_of_process),

@@ -5,6 +5,7 @@
 #include "schema/record/layout.h"
 #include "schema/record/record.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -366,11 +368,13 @@ static void test_exit_record(void **state)
     assert_int_equal(record.attempt, 2);
     assert_int_equal(record.code, 137);
     assert_int_equal(record.signal, 9);
+    assert_false(record.cancelled);
     assert_true(record.started == 1795994721.5);
     assert_true(record.ended == 1796000000.0);
-    put(EXIT_FILE, "{\"v\":1,\"attempt\":1,\"code\":0,\"signal\":null,\"started\":1,\"ended\":2}", "w");
+    put(EXIT_FILE, "{\"v\":1,\"attempt\":1,\"code\":75,\"signal\":null,\"started\":1,\"ended\":2,\"cancelled\":true}", "w");
     assert_int_equal(exit_record_read(&record, path, &fault), 0);
     assert_int_equal(record.signal, 0);
+    assert_true(record.cancelled);
     free(path);
 }
 
@@ -383,11 +387,58 @@ static void test_heartbeat(void **state)
     assert_int_equal(heartbeat_write(path, 12, getpid(), &fault), 0);
     assert_true(fabs(clock_wall() - heartbeat_time(path)) < 5);
     assert_int_equal(heartbeat_step(path), 12);
+    struct json *beat = js_read_file(path, 1 << 16, &fault);
+    assert_int_equal(strlen(js_string_of(js_get(beat, "boot"), "")), 36);
+    assert_non_null(strstr(js_string_of(js_get(beat, "pid_namespace"), ""), "pid:["));
+    js_free(beat);
     put(HEARTBEAT_FILE, "{\"v\":1,\"time\":1000.5,\"step\":3}", "w");
     assert_true(heartbeat_time(path) == 1000.5);
     put(HEARTBEAT_FILE, "{", "w");
     assert_true(isnan(heartbeat_time(path)));
     free(path);
+}
+
+static void set_time(const char *name, time_t seconds)
+{
+    char *path = run_attempt_file(root, 1, name);
+    const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    free(path);
+}
+
+static void assert_nodes(const char *expected)
+{
+    struct json *nodes = attempt_nodes(root, 1);
+    struct text text;
+    text_init(&text, 1024);
+    js_write(&text, nodes);
+    assert_string_equal(text.at, expected);
+    text_release(&text);
+    js_free(nodes);
+}
+
+// Where it ran and when it last beat, by whichever of its files says so.
+static void test_attempt(void **state)
+{
+    (void)state;
+    char *directory = run_attempt_directory(root, 1);
+    assert_nodes("[]");
+    assert_true(isnan(attempt_last_beat(root, 1)));
+    assert_int_equal(directory_make(directory, &fault), 0);
+    assert_true(fabs(clock_wall() - attempt_last_beat(root, 1)) < 60);
+    put("attempt-1/" HEARTBEAT_FILE, "{\"v\":1,\"time\":1000.5,\"step\":3,\"host\":\"n1\"}", "w");
+    assert_nodes("[\"n1\"]");
+    assert_true(attempt_last_beat(root, 1) == 1000.5);
+    put("attempt-1/" BEGIN_FILE, "{\"v\":1,\"host\":\"n1\",\"nodes\":[\"n1\",\"n2\"]}", "w");
+    assert_nodes("[\"n1\",\"n2\"]");
+    put("attempt-1/" EXIT_FILE, "{\"v\":1,\"nodes\":[\"n3\"]}", "w");
+    assert_nodes("[\"n3\"]");
+    set_time(HEARTBEAT_FILE, 999);
+    set_time(EXIT_FILE, 1000);
+    assert_true(isnan(attempt_last_beat(root, 1)));
+    set_time(HEARTBEAT_FILE, 1001); // its launcher ended without it
+    assert_true(attempt_last_beat(root, 1) == 1000.5);
+    free(directory);
 }
 
 static void test_names_in_a_run_directory(void **state)
@@ -436,7 +487,7 @@ int main(void)
         IN_ROOT(test_line_beyond_the_limit), IN_ROOT(test_identifier_recipe), IN_ROOT(test_lines_are_trackio_fragments),
         IN_ROOT(test_newer_attempt_fences), IN_ROOT(test_reopened_writer_goes_on), IN_ROOT(test_full_disk_leaves_no_torn_line),
         IN_ROOT(test_special_file_is_refused),
-        IN_ROOT(test_too_large_a_record_is_refused), IN_ROOT(test_exit_record), IN_ROOT(test_heartbeat),
+        IN_ROOT(test_too_large_a_record_is_refused), IN_ROOT(test_exit_record), IN_ROOT(test_heartbeat), IN_ROOT(test_attempt),
         IN_ROOT(test_names_in_a_run_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

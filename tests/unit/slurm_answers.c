@@ -1,4 +1,6 @@
 // What squeue and sacct say of a job, and what poll makes of it: every word, silence, garbage, jobs that are gone.
+#include "daemon/exec/slurm/marks.h"
+#include "daemon/exec/slurm/queue.h"
 #include "tests/unit/slurm_support.h"
 
 static void test_every_word(void **state)
@@ -85,6 +87,18 @@ static void test_end_of_a_job_that_was_being_killed(void **state)
     put("squeue.out", row("7", "TIMEOUT", "TimeLimit", MARK ":1"));
     until(JOB_ENDED);
     assert_int_equal(job.end, END_TIME_LIMIT);
+}
+
+// More GPUs than a node has: taken by sbatch, ended before it began.
+static void test_cannot_be_placed(void **state)
+{
+    (void)state;
+    hand_over("7");
+    put("sacct.err", NULL);
+    put("sacct.out", "7\x1f" "FAILED\x1f" "0:1\x1f" "1\x1f" "1\x1f" "5\x1fNone assigned\x1f\x1f" "demo.moe-1\x1f/x\n");
+    put("squeue.out", row("7", "FAILED", "BadConstraints", MARK ":1"));
+    until(JOB_ENDED);
+    assert_string_equal(job.reason, "Slurm would not start it: no nodes can have what it asks for (BadConstraints)");
 }
 
 static void test_accounting_knows(void **state)
@@ -182,6 +196,21 @@ static void test_hanging(void **state)
     put("squeue.slow", NULL);
     put("squeue.out", row("7", "RUNNING", "None", MARK ":1"));
     until(JOB_RUNNING);
+}
+
+// A scheduler that is slower than the longest pause is not kept busy with our questions, whoever waits for its answer.
+static void test_slow(void **state)
+{
+    (void)state;
+    struct queue *queue = queue_new(&(struct queue_settings){.interval = 0.02, .interval_max = 0.1, .deadline = 20});
+    put("squeue.slow", "0.5");
+    double began = clock_steady();
+    for (int answers = 0; answers < 3; nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL)) {
+        queue_want(queue, clock_steady(), true);
+        answers += queue_turn(queue);
+    }
+    assert_true(clock_steady() - began >= 3 * 0.5 + 2 * 0.9);
+    queue_free(queue);
 }
 
 // Five hundred runs: one squeue for all of them, and a tick that costs next to nothing.
@@ -351,6 +380,177 @@ static void test_twins_in_accounting(void **state)
     assert_string_equal(job.id, "8");
 }
 
+// As recorded of a run directory that was not there: squeue has the number 4021, scontrol and sacct have 0:53.
+static void test_barred(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char line[600];
+        hand_over("7");
+        snprintf(line, sizeof line, "7\x1f" "FAILED\x1f%s\x1f" "0\x1f" "1796023116\x1f" "0:05\x1fn1\x1fJobLaunchFailure\x1f" MARK ":1\x1f" "demo.moe-1\x1f%s\n",
+            i ? "0:53" : "4021", run);
+        put("squeue.out", line);
+        until(JOB_ENDED);
+        assert_int_equal(job.end, END_FAILED);
+        assert_int_equal(job.code, -1);
+        assert_int_equal(job.signal, 0);
+        assert_string_equal(job.reason, "its node could not enter its run directory, or not write submit.log there: is the directory there, on every node, "
+                                        "with room? (JobLaunchFailure)");
+        put("squeue.out", "");
+        put("run/submission", NULL);
+        new_executor();
+    }
+}
+
+// Sites put scripts of their own around Slurm's commands. Whatever these make of an answer, a job is not taken for forgotten by it.
+static void test_spoilt_answers(void **state)
+{
+    static const struct { const char *before, *talk; size_t kept; } spoilt[] = {
+        {"Welcome to this machine ", "", 999}, // a banner without a newline
+        {"", "", 20},                          // cut off
+        {"", "", 5},
+        {"", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", 0}, // squeue | sed: its exit code is lost
+    };
+    (void)state;
+    hand_over("7");
+    for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++) {
+        char line[800];
+        const char *whole = row("7", "RUNNING", "None", MARK ":1");
+        snprintf(line, sizeof line, "%s%.*s", spoilt[i].before, (int)spoilt[i].kept, whole);
+        put("squeue.out", whole);
+        until(JOB_RUNNING);
+        put("squeue.talk", spoilt[i].talk);
+        put("squeue.out", line);
+        for (double began = clock_steady(); clock_steady() - began < 1.2;) {
+            turn();
+            if (job.phase == JOB_GONE)
+                fail_msg("gone, says '%s'", line);
+        }
+        put("squeue.talk", NULL);
+    }
+    put("squeue.out", "Welcome to this machine\nmultiline comment of another\x1fname\x1f/x\nno more"); // nothing of ours can be in these
+    until(JOB_GONE);
+}
+
+// A job is known by its number and its directory where somebody has written over the mark; a name alone makes none ours.
+static void test_mark_is_written_over(void **state)
+{
+    (void)state;
+    char elsewhere[600], line[600];
+    snprintf(run, sizeof run, "%s/demo/moe-1", folder);
+    assert_int_equal(directory_make(run, NULL), 0);
+    hand_over("7");
+    put("squeue.out", row("7", "PENDING", "Resources", "for the audit"));
+    until(JOB_PENDING);
+    turn_for(0.8);
+    assert_int_equal(job.phase, JOB_PENDING);
+    assert_string_equal(job.reason, "waits for resources (Resources)");
+    new_executor();
+    strcpy(job.id, "7"); // as the database has it
+    put("squeue.out", row("7", "RUNNING", "None", "for the audit"));
+    until(JOB_RUNNING);
+    snprintf(elsewhere, sizeof elsewhere, "%s", row("7", "RUNNING", "None", "for the audit"));
+    snprintf(line, sizeof line, "%.*s2\n", (int)strcspn(elsewhere, "\n"), elsewhere);
+    put("squeue.out", line);
+    until(JOB_GONE);
+}
+
+// What Slurm leaves of a job that its node would not start (refusal.c).
+static void expect_refused(const char *line, const char *says)
+{
+    put("run/submission", "1\n");
+    put("squeue.out", line);
+    new_executor();
+    strcpy(job.id, "7");
+    until(JOB_GONE);
+    assert_true(job.unlaunched);
+    if (!strstr(job.reason, says))
+        fail_msg("'%s' does not say '%s'", job.reason, says);
+}
+
+static void test_refused_by_its_node(void **state)
+{
+    (void)state;
+    put("sinfo.out", "n1\x1f" "1796023118\x1f" "Duplicate jobid\n" "n1\x1f" "1796023118\x1f" "Duplicate jobid\n");
+    expect_refused(row("7", "CANCELLED", "None", MARK ":1"), "n1 refused job 7: it still ran another one of that number, which Slurm had forgotten, and Slurm cancelled it");
+    assert_says("sinfo.asked", "--nodes=n1");
+    char *mark = string_format("n1\x1fUnknown\x1fnone\nn4\x1f%.0f\x1f" "Duplicate jobid\n", clock_wall());
+    put("sinfo.out", mark);
+    free(mark);
+    expect_refused("7\x1fPENDING\x1f" "0\x1f" "1\x1f" "N/A\x1f" "0:00\x1f\x1flaunch failed requeued held\x1f" MARK ":1\x1f" "demo.moe-1\x1f/run\n",
+        "its node refused job 7: it still ran another one of that number, which Slurm had forgotten, and Slurm holds it");
+    expect_refused("7\x1f" "FAILED\x1f" "256\x1f" "0\x1f" "1796023116\x1f" "0:01\x1fn1\x1fNonZeroExitCode\x1f" MARK ":1\x1f" "demo.moe-1\x1f/run\n",
+        "Slurm could not start job 7 on n1: failed with exit code 1 at once");
+    put("old", ""); // it says no code
+    static const char failed[] = "7\x1f" "FAILED\x1f" "1796023116\x1f" "0:01\x1fn1\x1fNonZeroExitCode\x1f" MARK ":1\x1f" "demo.moe-1\x1f/run\n";
+    expect_refused(failed, "Slurm could not start job 7 on n1: failed at once");
+    put("run/submission.1", "7\n"); // it had begun
+    new_executor();
+    until(JOB_ENDED);
+    assert_int_equal(job.end, END_FAILED);
+}
+
+// Nobody's scancel is taken for that.
+static void test_cancelled_and_not_refused(void **state)
+{
+    (void)state;
+    static const char *const marks[] = {"n1\x1fUnknown\x1fnone\n", "n1\x1f" "1796023000\x1f" "Duplicate jobid\n", "n1\x1f" "1796023118\x1f" "Duplicate jobid.\n",
+        "n2\x1f" "1796023118\x1f" "Duplicate jobid\n", "", "garbage\n"};
+    put("run/submission", "1\n");
+    put("squeue.out", row("7", "CANCELLED", "None", MARK ":1"));
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        put("sinfo.out", marks[i]);
+        new_executor();
+        until(JOB_ENDED);
+        assert_int_equal(job.end, END_CANCELLED);
+        assert_string_equal(job.reason, "cancelled before anything of it began: by a person, or by Slurm itself, of which its node shows no sign");
+    }
+    put("sinfo.asked", NULL);
+    put("sinfo.out", "n1\x1f" "1796023118\x1f" "Duplicate jobid\n");
+    put("run/submission.1", "7\n"); // it had begun
+    new_executor();
+    until(JOB_ENDED);
+    assert_string_equal(job.reason, "cancelled");
+    assert_int_equal(lines_of("sinfo.asked"), 0);
+}
+
+static void test_lists_of_nodes(void **state)
+{
+    (void)state;
+    assert_true(node_list_has("n1", "n1") && node_list_has("a,n1", "n1") && node_list_has("n[1-3,07],m5", "n2") && node_list_has("n[1-3,07],m5", "m5"));
+    assert_true(node_list_has("n[1-3,07]", "n07") && node_list_has("n[08-11]", "n10") && node_list_has("n[1-2]x[3-4]y", "n2x4y") && node_list_has("n[0-1][0-2]", "n12"));
+    assert_false(node_list_has("n1", "n11") || node_list_has("n11", "n1") || node_list_has("n[1-3,07]", "n7") || node_list_has("n[08-11]", "n8") ||
+                 node_list_has("n[1-3]", "n") || node_list_has("n[1-3]", "n4") || node_list_has("n[1-2]x", "n1") || node_list_has("", "n1"));
+    assert_true(node_list_has("m1,n[1-3,5-1", "n3"));
+    assert_false(node_list_has("m1,n[1-3,5-1", "n5"));
+}
+
+// Somebody submits a job of his own with a comment that he found at one of ours.
+static void test_copied_mark(void **state)
+{
+    (void)state;
+    static const char copy[] = "9\x1f%s\x1f" "0\x1f" "0\x1f" "1796023116\x1f" "0:05\x1fn1\x1fNone\x1f" MARK ":1\x1f" "mine\x1f/home/mine\n";
+    struct error err = {0};
+    hand_over("7");
+    put("run/submission.1", "7\n");
+    for (int i = 0; i < 3; i++) {
+        char lines[1500];
+        static const char *const states[] = {"PENDING", "RUNNING"};
+        snprintf(lines, sizeof lines, "%s", row("7", i < 2 ? "RUNNING" : "COMPLETED", "None", MARK ":1"));
+        snprintf(lines + strlen(lines), sizeof lines - strlen(lines), copy, states[i < 2 ? i : 1]);
+        put("squeue.out", lines);
+        until(i < 2 ? JOB_RUNNING : JOB_ENDED);
+        turn_for(0.3);
+        assert_int_equal(job.phase, i < 2 ? JOB_RUNNING : JOB_ENDED);
+        assert_string_equal(job.id, "7");
+    }
+    assert_int_equal(job.end, END_COMPLETED);
+    for (double began = clock_steady(); executor_slurm()->kill(slurm, &job, &err) != 0 && clock_steady() - began < 20;)
+        turn();
+    assert_int_equal(executor_slurm()->kill(slurm, &job, &err), 0);
+    assert_int_equal(lines_of("scancel.asked"), 0);
+}
+
 // Nobody wants to know anything: nobody is asked.
 static void test_idle(void **state)
 {
@@ -373,11 +573,13 @@ int main(void)
         CASE(test_number_of_another),
         CASE(test_end_of_a_submission_that_was_given_up),
         CASE(test_end_of_a_job_that_was_being_killed),
+        CASE(test_cannot_be_placed),
         CASE(test_accounting_knows),
         CASE(test_accounting_silent_or_wrong),
         CASE(test_who_cancelled),
         CASE(test_silence),
         CASE(test_hanging),
+        CASE(test_slow),
         CASE(test_many),
         CASE(test_old_squeue),
         CASE(test_garbage),
@@ -385,6 +587,13 @@ int main(void)
         CASE(test_strangers),
         CASE(test_twins),
         CASE(test_twins_in_accounting),
+        CASE(test_barred),
+        CASE(test_spoilt_answers),
+        CASE(test_mark_is_written_over),
+        CASE(test_refused_by_its_node),
+        CASE(test_cancelled_and_not_refused),
+        CASE(test_lists_of_nodes),
+        CASE(test_copied_mark),
         CASE(test_idle),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

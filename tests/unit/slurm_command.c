@@ -100,6 +100,19 @@ static void test_starting_does_not_wait(void **state)
     assert_true(clock_steady() - before < 5);
 }
 
+// What it took is how long it worked, as far as anybody has looked: a scheduler is not called slow because it is asked after once a second.
+static void test_looked_at_seldom(void **state)
+{
+    (void)state;
+    struct command *command = start("exit 0", 30, 1000);
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    assert_true(wait_for(command)->took < 0.4);
+    command_free(command);
+    command = start("sleep 0.5", 30, 1000);
+    assert_true(wait_for(command)->took > 0.4);
+    command_free(command);
+}
+
 // Ignores TERM, and has a child that does: both are gone soon after the deadline.
 static void test_deadline(void **state)
 {
@@ -249,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_answer),
         cmocka_unit_test(test_not_there),
         cmocka_unit_test(test_starting_does_not_wait),
+        cmocka_unit_test(test_looked_at_seldom),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_left_behind),
         cmocka_unit_test(test_floods),

@@ -61,7 +61,7 @@ static void test_recipe(void **state)
     assert_int_equal(launch_train(&launch, &spec, &machine, "/bin/w", "/s/moe-first-run/dense-1", NULL), 0);
     expect(&launch.options, "--job-name=moe-first-run.dense-1 --chdir=/s/moe-first-run/dense-1 --output=/s/moe-first-run/dense-1/submit.log --open-mode=append --nodes=1 "
                             "--ntasks-per-node=8 --gres=gpu:8 --time=02:00:00 --partition=gpu --no-requeue --signal=B:USR1@60 --export=ALL");
-    expect(&launch.argv, "srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --gres=gpu:8 --mpi=pmix --cpu-bind=none /bin/w train /s/moe-first-run/dense-1");
+    expect(&launch.argv, "srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --gres=gpu:8 --mpi=pmix --cpu-bind=none --wait=30 /bin/w train /s/moe-first-run/dense-1");
     assert_int_equal(launch.ranks, 8);
     assert_int_equal(launch.slots, 0);
     assert_false(has_name(&launch.environment, "OMPI_MCA_plm") || has_name(&launch.environment, "OMPI_ALLOW_RUN_AS_ROOT"));
@@ -96,12 +96,12 @@ static void test_every_option(void **state)
         "--job-name=moe-first-run.x-1 --chdir=/r/p/x-1 --output=/r/p/x-1/submit.log --open-mode=append --nodes=2 --ntasks-per-node=2 --cpus-per-task=3 --mem=1025M "
         "--time=2-01:02:00 --partition=a,b --account=acc --qos=high --reservation=res --constraint=a&b --nodelist=n[1-2] --exclude=n3 --exclusive --requeue "
         "--signal=B:USR1@91 --export=ALL");
-    expect(&launch.argv, "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --mpi=pmix_v4 --cpu-bind=cores w train /r/p/x-1");
+    expect(&launch.argv, "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --mpi=pmix_v4 --cpu-bind=cores --wait=30 w train /r/p/x-1");
     assert_false(has_name(&launch.environment, "OMPI_MCA_")); // across nodes the cluster's MPI chooses its fabric
     assert_true(has_name(&launch.environment, "OMP_NUM_THREADS=3"));
     launch_release(&launch);
     assert_int_equal(launch_check(&launch, &spec, &machine, "w", "determinism", "/r/p/x-1", NULL), 0);
-    expect(&launch.argv, "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --mpi=pmix_v4 --cpu-bind=cores w check determinism /r/p/x-1");
+    expect(&launch.argv, "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --mpi=pmix_v4 --cpu-bind=cores --wait=30 w check determinism /r/p/x-1");
     launch_release(&launch);
     spec_release(&spec);
 }
@@ -139,7 +139,7 @@ static void test_site(void **state)
     assert_int_equal(launch_train(&launch, &spec, &there, "w", "/r/p/x-1", NULL), 0);
     expect(&launch.options, "--job-name=moe-first-run.x-1 --chdir=/r/p/x-1 --output=/r/p/x-1/submit.log --open-mode=append --nodes=1 --ntasks-per-node=8 "
                             "--gpus-per-node=h100:4 --partition=main --account=mine --no-requeue --signal=B:USR1@60 --export=ALL");
-    expect(&launch.argv, "srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --gpus-per-node=h100:4 --mpi=pmi2 --cpu-bind=none w train /r/p/x-1");
+    expect(&launch.argv, "srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --gpus-per-node=h100:4 --mpi=pmi2 --cpu-bind=none --wait=30 w train /r/p/x-1");
     launch_release(&launch);
     site.gpus = SLURM_GRES;
     assert_int_equal(launch_train(&launch, &spec, &there, "w", "/r/p/x-1", NULL), 0);

@@ -86,6 +86,43 @@ static void test_plain_and_accounting(void **state)
     rows_release(&rows);
 }
 
+// As recorded (tests/slurm/recorded.json): squeue has a row for each element of an array, accounting one line for all that have not begun, which is
+// no job's.
+static void test_arrays(void **state)
+{
+    (void)state;
+    static const char array[] = "switchyard:array:" TAG;
+    static const int64_t elements[] = {0, 2, 1, 3};
+    char text[2000];
+    snprintf(text, sizeof text,
+        FULL("12_0", "COMPLETED", "0", "0", "1796023116", "0:00", "n1", "None", "%s", "begun", "/r")
+        FULL("12_2", "CANCELLED", "15", "0", "1796023116", "0:01", "n1", "None", "%s", "begun", "/r")
+        FULL("13_1", "CANCELLED", "0", "0", "1796023116", "0:00", "", "JobHeldUser", "%s", "unbegun", "/r")
+        FULL("14_3", "PENDING", "0", "0", "N/A", "0:00", "", "JobHeldUser", "%s", "waiting", "/r"), array, array, array, array);
+    struct rows rows = parsed(ROWS_FULL, text);
+    assert_int_equal(rows.malformed, 0);
+    assert_int_equal(rows.count, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(rows.at[i].element, elements[i]);
+        assert_string_equal(rows.at[i].array, TAG);
+        assert_string_equal(rows.at[i].tag, ""); // whose it is, its array's list says
+    }
+    assert_int_equal(rows.at[1].signal, 15);
+    assert_int_equal(rows.at[2].word->end, END_CANCELLED);
+    rows_release(&rows);
+    snprintf(text, sizeof text,
+        "14_[0-3%%2]\x1fPENDING\x1f" "0:0\x1fUnknown\x1f" "1796023110\x1f" "0\x1fNone assigned\x1f\x1fwaiting\x1f/r\n"
+        "13_[0-2]\x1f" "CANCELLED by 1000\x1f" "0:0\x1fNone\x1f" "1796023110\x1f" "0\x1fNone assigned\x1f%s\x1funbegun\x1f/r\n"
+        "12_2\x1f" "CANCELLED by 1000\x1f" "0:0\x1f" "1796023116\x1f" "1796023110\x1f" "1\x1fn1\x1f%s\x1f" "begun\x1f/r\n", array, array);
+    rows = parsed(ROWS_ACCOUNTING, text);
+    assert_int_equal(rows.malformed, 0);
+    assert_int_equal(rows.count, 1);
+    assert_int_equal(rows.others, 2);
+    assert_int_equal(rows.at[0].element, 2);
+    assert_string_equal(rows.at[0].array, TAG);
+    rows_release(&rows);
+}
+
 static void test_unknown_state_is_kept(void **state)
 {
     (void)state;
@@ -108,6 +145,14 @@ static void test_others(void **state)
     assert_int_equal(rows.count, 1);
     assert_int_equal(rows.others, 4);
     assert_int_equal(rows.malformed, 0);
+    rows_release(&rows);
+    rows = parsed(ROWS_FULL, FULL("5", "RUNNING", "0", "0", "N/A", "0:00", "", "None", "by an administrator", "demo.moe-1", "/runs/demo/moe-1")
+            FULL("6", "RUNNING", "0", "0", "N/A", "0:00", "", "None", "", "demo.moe-1", "/runs/demo/moe-2")
+                FULL("7", "RUNNING", "0", "0", "N/A", "0:00", "", "None", "", "demo.moe-1", "moe-1"));
+    assert_int_equal(rows.count, 1); // what was its mark is known by its number, if at all
+    assert_string_equal(rows.at[0].directory, "/runs/demo/moe-1");
+    assert_string_equal(rows.at[0].tag, "");
+    assert_int_equal(rows.others, 2);
     rows_release(&rows);
 }
 
@@ -230,7 +275,9 @@ static void test_random_lines(void **state)
             for (size_t i = 0; i < rows.count; i++) {
                 assert_true(strspn(rows.at[i].id, "0123456789_+") == strlen(rows.at[i].id) && rows.at[i].id[0]);
                 assert_true(rows.at[i].state[0] >= 'A' && rows.at[i].state[0] <= 'Z');
-                assert_true(form == ROWS_ACCOUNTING || strlen(rows.at[i].tag) + strlen(rows.at[i].array) == 32);
+                const struct row *row = &rows.at[i];
+                bool marked = strlen(row->tag) + strlen(row->array) == 32, named = row->directory && strchr(row->name, '.');
+                assert_true(form == ROWS_ACCOUNTING || marked || named);
                 assert_true(rows.at[i].code >= -1 && rows.at[i].code <= 255);
             }
             rows_release(&rows);
@@ -267,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_plain_and_accounting),
+        cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_unknown_state_is_kept),
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_malformed_lines),

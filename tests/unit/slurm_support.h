@@ -1,4 +1,4 @@
-// The Slurm executor against commands that say what a test wants them to say: four shell scripts on PATH, and files that they read. The real
+// The Slurm executor against commands that say what a test wants them to say: six shell scripts on PATH, and files that they read. The real
 // ones are in tests/slurm; here are the answers that those do not give when they are asked to.
 #pragma once
 #include "daemon/exec/slurm/slurm.h"
@@ -26,7 +26,8 @@ static char folder[] = "/tmp/switchyard-slurm-XXXXXX";
 #define TAG "0123456789abcdef0123456789abcdef"
 #define MARK "switchyard:" TAG
 
-// Each notes its words in <name>.asked, then says <name>.out and complains <name>.err, with which it fails; <name>.code is another exit code.
+// Each notes its words in <name>.asked, then says <name>.out and complains <name>.err, with which it fails; <name>.code is another exit code,
+// <name>.talk what it says on standard error all the same.
 static const char script[] = "#!/bin/sh\n"
                              "name=${0##*/}\n"
                              "cd \"$FAKE\"\n"
@@ -36,6 +37,7 @@ static const char script[] = "#!/bin/sh\n"
                              "[ ! -f $name.env ] || env >$name.env\n"
                              "complaint=$(cat $name.err 2>/dev/null)\n"
                              "[ -z \"$complaint\" ] || { echo \"$complaint\" >&2; exit 1; }\n"
+                             "cat $name.talk >&2 2>/dev/null\n"
                              "cat $name.out 2>/dev/null\n"
                              "exit \"$(cat $name.code 2>/dev/null || echo 0)\"\n";
 
@@ -103,12 +105,12 @@ static void new_executor(void)
 static int set_up(void **state)
 {
     (void)state;
-    static const char *const names[] = {"squeue", "sbatch", "scancel", "sacct"};
-    static const char *const kinds[] = {"asked", "slow", "out", "err", "env", "code"};
+    static const char *const names[] = {"squeue", "sbatch", "scancel", "sacct", "sinfo", "scontrol"};
+    static const char *const kinds[] = {"asked", "slow", "out", "err", "talk", "env", "code"};
     char name[64];
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         put(names[i], script);
-        for (size_t k = 0; k < 6; k++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             snprintf(name, sizeof name, "%s.%s", names[i], kinds[k]);
             put(name, NULL);
         }
@@ -179,6 +181,22 @@ __attribute__((unused)) static void hand_over(const char *id)
     if (submit_until_decided(&err) != 0)
         fail_msg("%s", err.text);
     assert_string_equal(job.id, id);
+}
+
+// What a daemon does in a tick while it is not decided.
+__attribute__((unused)) static void offer(void)
+{
+    struct error err = {0};
+    assert_int_equal(executor_slurm()->poll(slurm, NULL, 0, &err), 0);
+    assert_int_equal(executor_slurm()->submit(slurm, &job, &err), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+}
+
+__attribute__((unused)) static void assert_submission(const char *number)
+{
+    char *text = got("run/submission");
+    assert_string_equal(text, number);
+    free(text);
 }
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

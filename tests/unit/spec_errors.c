@@ -51,6 +51,17 @@ static const struct slip slips[] = {
     {"resources: {time_limit: 30}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `30`: the unit is missing"},
     {"resources: {time_limit: 12:30}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `12:30`: write hours and minutes with their letters"},
     {"resources: {time_limit: 2 hours}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `2 hours`"},
+    {"resources: {time_limit: \"01:30:00\"}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not the string `01:30:00`: write `1h30m`"},
+    {"resources: {time_limit: 2-00:00:10}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `2-00:00:10`: write `2d10s`"},
+    {"resources: {time_limit: 2-12}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `2-12`: write `2d12h`"},
+    {"resources: {time_limit: 1:2:3:4}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `1:2:3:4`: write hours and minutes with their letters"},
+    {"resources: {time_limit: -1}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `-1`: a time is not negative"},
+    {"resources: {time_limit: UNLIMITED}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `UNLIMITED`: without the key there is no limit"},
+    {"resources: {memory: 0}", "`resources.memory` expects a size with its unit, such as 80GB or 8GiB, not `0`: without the key there is no limit"},
+    {"resources: {gpus_per_node: \"a100:2\"}", "`resources.gpus_per_node` expects a whole number from 0 to 64, not the string `a100:2`"},
+    {"training: {seed: [1, 2]}", "`training.seed` expects a whole number of at least 0, not a list: to try them in turn write `sweep: {grid: {training.seed: […]}}`"},
+    {"training: {seed: \"1,2\"}", "`training.seed` expects a whole number of at least 0, not the string `1,2`: one number stands here; `sweep: {grid: {KEY: [VALUE, …]}}` tries several"},
+    {"slurm: {exclude: [n1, n2]}", "`slurm.exclude` expects a string of letters, digits and `_.,[]-`, not a list: write `n1,n2`"},
     {"resources: {time_limit: 0s}", "`resources.time_limit` expects a time with its unit, such as 30m or 1h30m, not `0s`: out of range"},
     {"resources: {time_limit: 1d2h30m}", NULL},
     {"resources: {memory: 80}", "`resources.memory` expects a size with its unit, such as 80GB or 8GiB, not `80`: the unit is missing"},
@@ -225,7 +236,7 @@ static const struct slip rules[] = {
     {"data: {text: null}", "`data` needs a source: one of `text`, `prefix`, `manifest`"},
     {"sweep: {grid: {model.layers: [2, no]}}", "`model.layers` expects a whole number from 1 to 1024, not `no`"},
     {"sweep: {grid: {layers: [2]}}", "`layers` is no key of a run; did you mean `model.layers`?"},
-    {"sweep: {grid: {model.layers: [2]}, list: [{model.layers: 2}]}", "`sweep` needs exactly one of `grid`, `zip`, `list`"},
+    {"sweep: {grid: {model.layers: [2]}, list: [{model.layers: 2}]}", "`sweep` needs exactly one of `grid`, `zip`, `list`, such as `grid: {model.moe.top_k: [1, 2]}`"},
     {"sweep: {zip: {model.layers: [1, 2], training.seed: [1]}}", "`sweep.zip`: `training.seed` has 1 value, the first key has 2"},
     {"sweep: {grid: {model.layers: [1, 2], training.seed: [1, 2]}, limit: 3}", "`sweep` makes 4 trials, more than the 3 of `limit`"},
     {"sweep: {grid: {model.layers: [1, 2]}, canari: 3}", "unknown key `canari` in `sweep`; did you mean `canary`?"},
@@ -325,7 +336,7 @@ static void test_keys_that_are_not_there(void **state)
         "spec.yaml:6:3: unknown key `frobnicate` in `model`\n"
         "     6 |   frobnicate: 1\n"
         "       |   ^\n"
-        "spec.yaml:7:1: unknown key `name`; `training.optimizer.name` is a key\n"
+        "spec.yaml:7:1: unknown key `name`: a run has its name from `runs:`, or from --name\n"
         "     7 | name: x\n"
         "       | ^\n");
 }

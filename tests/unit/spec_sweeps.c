@@ -225,8 +225,12 @@ static void test_ten_thousand(void **state)
 
 static const struct { const char *lines, *expected; } faults[] = {
     {"sweep: {grid: {}}", "`sweep.grid` expects a map of keys to lists of values"},
-    {"sweep: {grid: {training.seed: 3}}", "`sweep.grid`: `training.seed` expects a list of values"},
-    {"sweep: {grid: {training.seed: []}}", "`sweep.grid`: `training.seed` expects a list of values"},
+    {"sweep: {grid: {training.seed: 3}}", "`sweep.grid`: `training.seed` expects a list of values, not one value: write `[3]`"},
+    {"sweep: {grid: {training.seed: []}}", "`sweep.grid`: `training.seed` expects a list of values, not an empty one"},
+    {"sweep: {grid: {training.seed: \"1,2,3\"}}", "`sweep.grid`: `training.seed` expects a list of values, not one string: write `[1,2,3]`"},
+    {"sweep: {zip: {training.seed: range(1,4)}}", "`sweep.zip`: `training.seed` expects a list of values: write all of them, `[VALUE, VALUE, …]`"},
+    {"sweep: {grid: {training.seed: {values: [1]}}}", "`sweep.grid`: `training.seed` expects a list of values: write what stands in `values` without it"},
+    {"sweep: {grid: {training.seed: {min: 1}}}", "`sweep.grid`: `training.seed` expects a list of values: no values are drawn from a range; write `[VALUE, VALUE, …]`"},
     {"sweep: {grid: {training.seed: [1, x]}}", "`training.seed` expects a whole number of at least 0, not `x`"},
     {"sweep: {grid: {training.seed: [1, 2], training: {seed: [3]}}}", "`sweep.grid`: `training.seed` stands here twice (line 2)"},
     {"sweep: {grid: {training: [1]}}", "`training` is no key of a run; write its whole path, such as `model.moe.top_k`"},
@@ -239,12 +243,12 @@ static const struct { const char *lines, *expected; } faults[] = {
     {"sweep: {list: [1]}", "`sweep.list`: each item is {KEY: VALUE, …}"},
     {"sweep: {list: [{seed: 1}]}", "`seed` is no key of a run; did you mean `training.seed`?"},
     {"sweep: {list: [{lr: 1}]}", "`lr` is no key of a run; did you mean `training.learning_rate.peak`?"},
-    {"sweep: {canary: 1}", "`sweep` needs exactly one of `grid`, `zip`, `list`"},
+    {"sweep: {canary: 1}", "`sweep` needs exactly one of `grid`, `zip`, `list`, such as `grid: {model.moe.top_k: [1, 2]}`"},
     {"sweep: {canary: 1}\nruns: {a: {sweep: {grid: {training.seed: [1, 2]}}}, b: {sweep: {zip: {training.seed: [1]}}}, c: {sweep: null}}", NULL},
     {"sweep: [1]", "`sweep` expects a map, not a list"},
-    {"sweep: {grid: {training.seed: [1]}, canary: -1}", "`sweep.canary` expects a whole number from 0 to 100"},
-    {"sweep: {grid: {training.seed: [1]}, concurrency: 0}", "`sweep.concurrency` expects a whole number from 1 to 10000"},
-    {"sweep: {grid: {training.seed: [1]}, limit: 10001}", "`sweep.limit` expects a whole number from 1 to 10000"},
+    {"sweep: {grid: {training.seed: [1]}, canary: -1}", "`sweep.canary` expects a whole number from 0 to 100, not `-1`"},
+    {"sweep: {grid: {training.seed: [1]}, concurrency: 0}", "`sweep.concurrency` expects a whole number from 1 to 10000, not `0`"},
+    {"sweep: {grid: {training.seed: [1]}, limit: 10001}", "`sweep.limit` expects a whole number from 1 to 10000, not `10001`"},
     {"runs: {a: {sweep: {grid: {training.seed: [1]}, concurrency: 2}}, b: {sweep: {grid: {training.seed: [1]}, concurrency: 3}}}",
         "`sweep.concurrency` is one limit for all trials of a submission, and another run of this file says 2"},
     {"runs: {a: {sweep: {grid: {training.seed: [1, 2]}}}, b: {model: {from: {run: a}}}}",
@@ -258,7 +262,9 @@ static const struct { const char *lines, *expected; } faults[] = {
     {"stages: {a: 3}", "`stages.a` expects {kind: …, needs: […]} and keys of its own"},
     {"stages: {a: {kind: sleep}}", "`stages.a.kind` expects one of `train`, `tokenize`, `check`"},
     {"stages: {a: {kind: train}}\nruns: {a: {}}", "`a` is in `runs` and in `stages`: a name stands for one of them"},
-    {"stages: {a: {kind: train, needs: b}}", "`needs` expects a list of runs and stages"},
+    {"stages: {a: {kind: train, needs: b}}", "`needs` expects a list of runs and stages: write `[b]`"},
+    {"stages: {a: {kind: train, sweep: {grid: {training.seed: [1, 2]}}}, b: {kind: train, needs: [a-seed1]}}",
+        "`stages.b.needs`: `a-seed1` is a trial of a sweep; write `a`, which is all 2 of them"},
     {"stages: {first: {kind: train}, b: {kind: train, needs: [frist]}}", "`stages.b.needs`: there is no run or stage `frist`; did you mean `first`?"},
     {"stages: {a: {kind: train, needs: [a]}}", "`stages.a.needs`: `a` would wait for itself"},
     {"runs: {a: {needs: [b]}, b: {}}", NULL},
@@ -275,6 +281,26 @@ static void test_faults(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         check_rule(faults[i].lines, faults[i].expected);
+}
+
+// A sweep of the common part makes a mixture of the dense run too, and says so.
+static void test_a_section_that_a_run_lacks(void **state)
+{
+    static const char warned[] = "`sweep`: `dense` has no `model.moe`, and each of its trials gets one; `sweep: null` in it leaves it one run";
+    static const char two[] = "base: good.yaml\nsweep: {grid: {model.moe.experts: [4, 8]}}\nruns: {moe: {model: {moe: {experts: 4, top_k: 2}}}, dense: %s}\n";
+    static const struct { const char *dense; bool warns; } cases[] = {
+        {"{}", true}, {"{sweep: null}", false}, {"{sweep: {grid: {training.seed: [1]}}}", false}, {"{model: {moe: {experts: 4, top_k: 1, pre_softmax: true}}}", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spec_file file;
+        struct text text;
+        text_init(&text, 4096);
+        text_addf(&text, two, cases[i].dense);
+        load_good(&file, text.at, NULL);
+        assert_int_equal(has_message(file.warning_list, warned), cases[i].warns);
+        spec_file_release(&file);
+        text_release(&text);
+    }
 }
 
 // A rule that a trial breaks says which trial, where its values stand, and of how many more it is true.
@@ -336,6 +362,29 @@ static void test_how_many(void **state)
     assert_true(has_message(file.problem_list, "`sweep` makes 10010 trials, more than the 10000 of `limit`"));
     spec_file_release(&file);
     text_release(&text);
+}
+
+// Each trial that waits for the canary is as many needs as the canary has trials: what could not be submitted is no good spec.
+static void test_canary_of_many(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    static const char spec[] = "base: good.yaml\nsweep:\n  limit: 10000\n  grid: {training.seed: [%s]}\n  canary: %d\n";
+    struct text seeds;
+    text_init(&seeds, 1 << 20);
+    for (int i = 1; i <= 10000; i++)
+        text_addf(&seeds, "%s%d", i > 1 ? ", " : "", i);
+    char *far = string_format(spec, seeds.at, 100), *fine = string_format(spec, seeds.at, 10);
+    assert_int_equal(load_text(&file, far, NULL), -1);
+    assert_true(has_message(file.problem_list, "`sweep.canary`: 9900 trials that need the first 100 each: 100000 needs are the most"));
+    assert_int_equal(js_integer_of(js_get(js_at(file.problem_list, 0), "line"), 0), 5);
+    spec_file_release(&file);
+    load_good(&file, fine, NULL);
+    assert_int_equal(file.entries[0].canary, 10);
+    spec_file_release(&file);
+    free(fine);
+    free(far);
+    text_release(&seeds);
 }
 
 // ---- stages ----
@@ -435,9 +484,10 @@ int main(void)
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_ten_thousand),
         cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_a_section_that_a_run_lacks),
         cmocka_unit_test(test_a_fault_names_its_trial),
         cmocka_unit_test(test_how_many),
-        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_canary_of_many), cmocka_unit_test(test_stages),
         cmocka_unit_test(test_odd_values),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);

@@ -30,6 +30,34 @@ static struct json *read_one(struct series *series, const char *run, const char 
     return curve;
 }
 
+static bool may_forget(void *context, const char *run_id)
+{
+    return strcmp(run_id, context) != 0;
+}
+
+// A curve that nobody has looked at is forgotten, but for those that are held, never were, or that somebody has something against.
+static void test_unseen(void **context)
+{
+    (void)context;
+    struct series *series = series_new();
+    static const char *const runs[] = {"alive", "never", "old", "older", "started", "young"};
+    for (size_t i = 0; i < 6; i++)
+        add(series, runs[i], 1, "loss", (double)i);
+    series_hold(series, "old", 10);
+    series_hold(series, "older", 5);
+    series_hold(series, "started", 5);
+    series_hold(series, "young", 30);
+    series_hold(series, "alive", 5);
+    series_hold(series, "alive", INFINITY);
+    series_hold(series, "nobody", 5);
+    series_forget_unseen(series, 20, may_forget, (char *)(uintptr_t)"started");
+    assert_true(!series_has(series, "old") && !series_has(series, "older") && !series_has(series, "nobody"));
+    assert_true(series_has(series, "alive") && series_has(series, "never") && series_has(series, "started") && series_has(series, "young"));
+    series_forget_unseen(series, 40, may_forget, (char *)(uintptr_t)"");
+    assert_true(series_has(series, "started") && !series_has(series, "young") && series_last_value(series, "alive", "loss", -1) == 0);
+    series_free(series);
+}
+
 static void test_order(void **context)
 {
     (void)context;
@@ -150,6 +178,7 @@ static void test_million(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unseen),
         cmocka_unit_test(test_order), cmocka_unit_test(test_kinds), cmocka_unit_test(test_envelope), cmocka_unit_test(test_million),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,39 +1,9 @@
 // switchyard.db: rows come back as they were stored, names are numbered, a state changes with its event or not at all, and nothing is half
 // written when the process is killed, the disk is full or the place is read-only.
 #include "daemon/store/sql.h"
-#include "daemon/store/state.h"
-#include "tests/unit/store_support.h"
+#include "tests/unit/state_support.h"
 
-static struct state *open_state(void **context)
-{
-    struct error err;
-    struct state *state = NULL;
-    char *path = in_folder(context, "home/switchyard.db");
-    assert_fine(state_open(&state, path, &err), err);
-    free(path);
-    return state;
-}
-
-static struct run_row make_row(const char *project, const char *name, int number)
-{
-    struct run_row row = {.iterations = 7};
-    snprintf(row.project, sizeof row.project, "%s", project);
-    snprintf(row.name, sizeof row.name, "%s", name);
-    snprintf(row.run_id, sizeof row.run_id, "%032x", number);
-    strcpy(row.kind, "train");
-    return row;
-}
-
-static int64_t add_run(struct state *state, const char *project, const char *name, int number, const char *expected_name)
-{
-    struct error err;
-    struct run_row row = make_row(project, name, number);
-    assert_fine(state_add_run(state, &row, &err), err);
-    assert_string_equal(row.name, expected_name);
-    int64_t id = row.id;
-    run_row_release(&row);
-    return id;
-}
+#include <math.h>
 
 static void test_names(void **context)
 {
@@ -250,6 +220,27 @@ static void test_done_before(void **context)
     state_close(state);
 }
 
+// What came of a run is known until it goes on.
+static void test_outcome(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    int64_t run = add_run(state, "p", "moe-", 1, "moe-1");
+    struct outcome_row outcome = {.step = 7, .diverged_step = 6, .last = js_object()}, back = {0};
+    js_set(outcome.last, "loss", js_real(NAN));
+    assert_int_equal(state_get_outcome(state, run, &back, &err), 1);
+    assert_fine(state_change(state, run, RUN_FAILED, "it broke", "exit record", &err), err);
+    assert_fine(state_put_outcome(state, run, &outcome, &err), err);
+    assert_fine(state_change(state, run, RUN_LOST, "it is lost", "heartbeat", &err), err);
+    assert_int_equal(state_get_outcome(state, run, &back, &err), 0);
+    assert_true(back.step == 7 && back.diverged_step == 6 && isnan(js_real_of(js_get(back.last, "loss"), 0)));
+    js_free(back.last);
+    assert_fine(state_change(state, run, RUN_QUEUED, "once more", "user", &err), err);
+    assert_int_equal(state_get_outcome(state, run, &back, &err), 1);
+    js_free(outcome.last);
+    state_close(state);
+}
+
 extern const char switchyard_sql[];
 
 // A file of version 1 is taken over, and attempts that newer ones took over from are closed.
@@ -334,10 +325,10 @@ static void test_batches(void **context)
     struct run_row taken = make_row("p", "moe-1", 2);
     assert_int_equal(state_add_run(state, &taken, &err), -1); // the inner failure is undone, the batch goes on
     assert_fine(state_add_event(state, run, "resumed", "at 3", "worker", 1.5, &err), err);
-    assert_fine(state_commit(state, &err), err);
+    assert_fine(state_end(state, 0, &err), err);
     assert_fine(state_begin(state, &err), err);
     assert_fine(state_change(state, run, RUN_FAILED, NULL, "daemon", &err), err);
-    state_rollback(state);
+    state_end(state, -1, NULL);
     struct run_row row;
     assert_int_equal(state_get_run(state, run, &row, &err), 0);
     assert_int_equal(row.state, RUN_RUNNING);
@@ -391,7 +382,7 @@ static void change_for_ever(void *context)
     for (int64_t i = row.attempt + 1;; i++) {
         struct attempt_row attempt = {.run = row.id, .number = i, .code = -1};
         if (state_begin(state, NULL) != 0 || state_put_attempt(state, &attempt, NULL) != 0 ||
-            state_change(state, row.id, i % 2 ? RUN_RUNNING : RUN_PENDING, NULL, "daemon", NULL) != 0 || state_commit(state, NULL) != 0)
+            state_change(state, row.id, i % 2 ? RUN_RUNNING : RUN_PENDING, NULL, "daemon", NULL) != 0 || state_end(state, 0, NULL) != 0)
             return;
     }
 }
@@ -508,10 +499,7 @@ static int fill_disk(const char *folder)
         status = state_keep_aside(state, row.id, stored, 0, raw, 8192, "test", &err);
         if (status == 0)
             status = state_keep_aside(state, row.id, stored, 1, raw, 8192, "test", &err);
-        if (status == 0)
-            status = state_commit(state, &err);
-        else
-            state_rollback(state);
+        status = state_end(state, status, &err);
     }
     CHECK(status == -1 && stored > 2 && stored < 10000);
     CHECK(strstr(err.text, "disk is full"));
@@ -561,6 +549,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_changes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_alive, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_done_before, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_outcome, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_from_version_1, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_history, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_batches, make_folder, remove_folder),

@@ -1,39 +1,7 @@
 // Taking in a submission: nobody sees a run of it before it is complete, a killed daemon's are finished or forgotten, and the queue knows what
 // each waits for.
 #include "daemon/store/sql.h"
-#include "daemon/store/state.h"
-#include "tests/unit/store_support.h"
-
-static struct state *open_state(void **context)
-{
-    struct error err;
-    struct state *state = NULL;
-    char *path = in_folder(context, "home/switchyard.db");
-    assert_fine(state_open(&state, path, &err), err);
-    free(path);
-    return state;
-}
-
-static struct run_row make_row(const char *project, const char *name, int number)
-{
-    struct run_row row = {.iterations = 7};
-    snprintf(row.project, sizeof row.project, "%s", project);
-    snprintf(row.name, sizeof row.name, "%s", name);
-    snprintf(row.run_id, sizeof row.run_id, "%032x", number);
-    strcpy(row.kind, "train");
-    return row;
-}
-
-static int64_t add_run(struct state *state, const char *project, const char *name, int number, const char *expected_name)
-{
-    struct error err;
-    struct run_row row = make_row(project, name, number);
-    assert_fine(state_add_run(state, &row, &err), err);
-    assert_string_equal(row.name, expected_name);
-    int64_t id = row.id;
-    run_row_release(&row);
-    return id;
-}
+#include "tests/unit/state_support.h"
 
 static int64_t reserve(struct state *state, int64_t experiment, const char *name, int number, const char *expected_directory)
 {
@@ -125,9 +93,43 @@ static void test_submissions(void **context)
     state_close(state);
 }
 
+// A word that names no run is answered with what it may have meant.
+static void test_what_was_meant(void **context)
+{
+    struct state *state = open_state(context);
+    struct error err;
+    struct run_row row;
+    add_run(state, "p", "moe-", 1, "moe-1");
+    add_run(state, "q", "moe-", 2, "moe-1");
+    add_run(state, "p", "moe-9", 3, "moe-9");
+    add_run(state, "p", "moe-", 4, "moe-10");
+    add_run(state, "p", "moe-seed2-", 5, "moe-seed2-1");
+    static const char *const unknown[][2] = {
+        {"nothing", "there is no run nothing"},
+        {"moe", "there is no run moe; did you mean p/moe-10?"}, // the newest, a trial of a sweep after it
+        {"q/moe", "there is no run q/moe; did you mean q/moe-1?"},
+        {"p/moe-12", "there is no run p/moe-12; did you mean p/moe-10?"}, // a letter
+        {"p", "there is no run p; p is a project: `switchyard ls --project p` has its runs"},
+        {"r/moe-1", "there is no run r/moe-1"},
+        {"4711_3", "there is no run 4711_3; it is the number of a job of p/moe-9"},
+    };
+    assert_int_equal(state_find_run(state, "p", "moe-9", &row, &err), 0);
+    struct attempt_row attempt = {.run = row.id, .number = 1, .job = (char *)(uintptr_t)"4711_3"};
+    assert_int_equal(state_put_attempt(state, &attempt, &err), 0);
+    run_row_release(&row);
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        assert_int_equal(state_resolve_run(state, unknown[i][0], &row, &err), 1);
+        assert_string_equal(err.text, unknown[i][1]);
+    }
+    assert_true(state_has_project(state, "q"));
+    assert_false(state_has_project(state, "moe"));
+    state_close(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_what_was_meant, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_submissions, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,7 @@
-"""The dashboard as a person uses it: from an empty page to the comparison of two runs, with the real daemon, worker and browser."""
-import contextlib
+"""The dashboard as a person uses it: from an empty page to the comparison of two runs, with the real daemon, worker and browser.
+
+    browser.py [PART…]      all of it, or the parts named; most of them look at what earlier ones left
+"""
 import json
 import os
 import pathlib
@@ -11,10 +13,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from playwright.sync_api import sync_playwright  # noqa: E402
+from crowds import checkpoints, many_curves, many_runs  # noqa: E402
 from support import Home  # noqa: E402
+from window import SHOTS, Window, until, window  # noqa: E402
 
-BUILD = pathlib.Path(os.environ.get("SWITCHYARD_BUILD", pathlib.Path(__file__).resolve().parent.parent.parent / "build"))
-SHOTS = BUILD / "screenshots"
 ENGLISH = pathlib.Path("/usr/share/dictd/gcide.dict.dz")
 
 SPEC = """\
@@ -40,48 +42,6 @@ runs:
 
 PAIR = "first-look/dense-1,first-look/moe-1"
 PAGES = {"runs": "/runs", "groups": "/runs", "queue": "/queue", "charts": f"/charts?runs={PAIR}", "compare": "/compare?a=first-look/dense-1&b=first-look/moe-1", "run": "/run/first-look/moe-1"}
-
-
-class Window:
-    """A browser window that remembers every complaint: console errors, exceptions, requests to anybody but the daemon."""
-
-    def __init__(self, browser, home, width=1280, height=900, theme="light"):
-        self.home, self.faults = home, []
-        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(20000)
-        self.page.on("console", self.complaint)
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("request", lambda request: self.faults.append(f"asks {request.url}") if not request.url.startswith(home.url + "/") else None)
-
-    def complaint(self, message):
-        if message.type in ("error", "warning") and "willReadFrequently" not in message.text:  # that one is about this test's own reading
-            self.faults.append(message.text)
-
-    def open(self, route="/runs"):
-        self.page.goto(f"{self.home.url}/#token={self.home.token}{route}")
-        return self.page
-
-    def close(self):
-        self.context.close()
-        assert not self.faults, self.faults
-
-
-@contextlib.contextmanager
-def window(browser, home, **options):
-    one = Window(browser, home, **options)
-    yield one
-    one.close()
-
-
-def until(what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.2)
-    raise AssertionError("did not happen in time")
 
 
 def without_token(browser, home):
@@ -241,8 +201,15 @@ def keyboard(browser, home):
         for _ in range(16):
             page.keyboard.press("Tab")
             reached.append(page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.textContent.trim()"))
-        for wanted in ("Runs", "Compare", "Switch between light and dark", "Filter runs by name", "Choose first-look/moe-1", "moe-1"):
+        for wanted in ("Runs", "Compare", "Switch between light and dark", "Filter runs by name or state", "Choose first-look/moe-1", "moe-1"):
             assert wanted in reached, reached
+        # The list is searched by name and by state.
+        total = page.locator("table.runs tbody tr").count()
+        for words, some in (("succ", True), ("moe", True), ("failed", False)):
+            page.fill("input[type=search]", words)
+            rows = page.locator("table.runs tbody tr").all_inner_texts()
+            assert (0 < len(rows) <= total and all(words in row for row in rows)) == some, (words, rows)
+        page.fill("input[type=search]", "")
         page.focus("#theme")
         page.keyboard.press("Enter")
         assert page.get_attribute("html", "data-theme") == "dark"
@@ -277,7 +244,7 @@ def queue(browser, home):
     with window(browser, home) as one:
         page = one.open("/queue")
         page.wait_for_selector("table.queue tr:has-text('moe-top_k3-seed2-1')")
-        assert "4 waiting · 1 running" in page.inner_text(".page-head"), page.inner_text(".page-head")
+        assert "1 running · 4 waiting" in page.inner_text(".page-head"), page.inner_text(".page-head")
         why = lambda row: page.inner_text(f"tr:has(td.run a:text-is('{row}')) .why")
         assert why("moe-top_k3-seed2-1") == f"waits for {canary.split('/')[1]}", why("moe-top_k3-seed2-1")
         rows = page.locator("table.queue tbody tr").all()
@@ -408,7 +375,9 @@ def main():
         address = json.loads((home.home / "daemon.json").read_text())
         home.url, home.token = address["url"], address["token"]
         browser = playwright.chromium.launch(executable_path=os.environ.get("SWITCHYARD_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
-        for part in (without_token, grows, charts, compare, keyboard, queue, pictures, end_queue, reasons, broken_config, run_page, lost_and_found):
+        for part in (without_token, checkpoints, many_curves, many_runs, grows, charts, compare, keyboard, queue, pictures, end_queue, reasons, broken_config, run_page, lost_and_found):
+            if sys.argv[1:] and part.__name__ not in sys.argv[1:]:
+                continue
             begun = time.monotonic()
             part(browser, home)
             print(f"{part.__name__}: {time.monotonic() - begun:.1f} s", flush=True)

@@ -174,7 +174,7 @@ static int write_all(struct export *export, const char *directory)
     struct error *err = export->err;
     bool bytes = trained_is_bytes(&export->trained);
     int64_t eod = bytes ? BYTE_TOKEN_EOD : -1;
-    if (directory_make(directory, err) != 0 || write_shards(export, directory) != 0)
+    if (write_shards(export, directory) != 0)
         return -1;
     if (export->shards > 1 && write_json(directory, "model.safetensors.index.json", weight_map(export), err) != 0)
         return -1;
@@ -195,7 +195,7 @@ static int write_directory(struct export *export, const char *path)
 {
     struct placed placed;
     int status = placed_begin(&placed, path, export->err);
-    if (status == 0)
+    if (status == 0 && (status = placed_make(&placed, export->err)) == 0)
         status = write_all(export, placed.temporary);
     return placed_end(&placed, status, export->err);
 }

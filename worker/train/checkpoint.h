@@ -77,6 +77,8 @@ void saver_close(struct saver *saver);       // not collective; a save that has 
 size_t saver_bytes(const struct saver *saver); // of the snapshot's memory
 // Begins a save, which must be the only one. Nothing happens if that step's checkpoint is complete already.
 int saver_begin(struct saver *saver, const struct training_state *state, bool behind, struct error *err);
+// Removes what a save removes when it is done (checkpoint.keep), where whoever saved last may have been killed before he came to that.
+void saver_tidy(struct saver *saver, const struct training_state *state);
 bool saver_has_news(const struct saver *saver); // saver_advance would not wait for this rank
 int saver_advance(struct saver *saver, struct saved *saved, struct error *err);
 int saver_finish(struct saver *saver, struct saved *saved, struct error *err); // waits for the save's end

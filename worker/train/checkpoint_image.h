@@ -42,3 +42,6 @@ int image_write(const struct image *image, struct written written[IMAGE_FILES], 
 // Rank 0, when all ranks have written: the small files, the rename, the mark that makes it a checkpoint; then removes old ones
 // (checkpoint.keep). all(count): the files of all ranks.
 int image_publish(const struct image *image, const struct written *all, size_t count, int64_t *bytes, struct error *err);
+// Rank 0: all but the newest `keep` complete checkpoints (0: keeps all), and what killed attempts left half-written. A loss that is not finite
+// removes none.
+void image_remove_old(const struct image *image);

@@ -120,16 +120,18 @@ static int compare_steps(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Right after a save: removes all but the newest `keep` complete checkpoints (0: keeps all of them).
-static void remove_old(const struct job *job)
+void image_remove_old(const struct image *image)
 {
-    int64_t steps[LISTED_MAX], keep = job->spec.checkpoint.keep;
-    char *parent = path_join(job->run_directory, "checkpoints");
+    const char *run_directory = image->job->run_directory;
+    int64_t steps[LISTED_MAX], keep = image->job->spec.checkpoint.keep;
+    if (image->diverged)
+        return;
+    char *parent = path_join(run_directory, "checkpoints");
     size_t count = list_steps(parent, steps);
     free(parent);
     qsort(steps, count, sizeof *steps, compare_steps);
     for (size_t i = 0; keep > 0 && i + (size_t)keep < count; i++) {
-        char *directory = run_checkpoint_directory(job->run_directory, steps[i]);
+        char *directory = run_checkpoint_directory(run_directory, steps[i]);
         remove_checkpoint(directory);
         free(directory);
     }
@@ -169,7 +171,7 @@ int image_publish(const struct image *image, const struct written *all, size_t c
         status = put_in_place(image, complete, err);
     js_free(complete);
     free(files);
-    if (status == 0 && !image->diverged)
-        remove_old(image->job);
+    if (status == 0)
+        image_remove_old(image);
     return status;
 }

@@ -28,7 +28,7 @@ static void *beat(void *context)
     pthread_mutex_lock(&heartbeat->mutex);
     while (!heartbeat->end) {
         struct timespec next;
-        clock_gettime(CLOCK_REALTIME, &next);
+        clock_gettime(CLOCK_MONOTONIC, &next); // the time of day may be set: back by an hour, it would be silent for as long
         next.tv_sec += BEAT_SECONDS;
         pthread_cond_timedwait(&heartbeat->ending, &heartbeat->mutex, &next);
         // A beat that cannot be written is no reason to end a run: the disk may have room again.
@@ -43,7 +43,11 @@ int heartbeat_start(struct heartbeat **result, const char *run_directory, int64_
     struct heartbeat *heartbeat = allocate(1, sizeof *heartbeat);
     heartbeat->path = run_attempt_file(run_directory, attempt, HEARTBEAT_FILE);
     pthread_mutex_init(&heartbeat->mutex, NULL);
-    pthread_cond_init(&heartbeat->ending, NULL);
+    pthread_condattr_t by_monotonic;
+    pthread_condattr_init(&by_monotonic);
+    pthread_condattr_setclock(&by_monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&heartbeat->ending, &by_monotonic);
+    pthread_condattr_destroy(&by_monotonic);
     *result = NULL;
     if (heartbeat_write(heartbeat->path, 0, getpid(), err) != 0)
         goto fail;

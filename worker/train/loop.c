@@ -232,8 +232,11 @@ static char *stopped_text(const struct trainer *trainer)
 int train_loop(struct trainer *trainer, struct error *err)
 {
     bool stop = false;
-    if (trainer->step >= trainer->job.spec.training.iterations)
+    if (trainer->step >= trainer->job.spec.training.iterations) {
+        struct training_state state = training_state_of(trainer);
         journal_tell(&trainer->journal, "nothing is left to train: that was the last step");
+        saver_tidy(trainer->saver, &state);
+    }
     while (trainer->step < trainer->job.spec.training.iterations && !stop) {
         train_step(trainer);
         if (finish_step(trainer, &stop, err) != 0)

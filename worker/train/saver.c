@@ -150,6 +150,16 @@ int saver_begin(struct saver *saver, const struct training_state *state, bool be
     return 0;
 }
 
+void saver_tidy(struct saver *saver, const struct training_state *state)
+{
+    struct image image;
+    if (saver->world->rank != 0)
+        return;
+    image_init(&image, state);
+    image_remove_old(&image);
+    image_release(&image);
+}
+
 bool saver_has_news(const struct saver *saver)
 {
     return saver->phase != PHASE_IDLE && atomic_load(&saver->task.ended);

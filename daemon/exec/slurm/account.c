@@ -151,7 +151,7 @@ static bool keeps_no_accounts(const struct command_result *result)
 
 static void take_result(struct account *account, const struct command_result *result)
 {
-    if (result->end == COMMAND_EXITED && result->code == 0) {
+    if (result->end == COMMAND_EXITED && result->code == 0 && !command_is_refuted(result) && !keeps_no_accounts(result)) {
         rows_release(&account->rows);
         rows_parse(&account->rows, ROWS_ACCOUNTING, result->output.at, result->output.length);
         account->state = ACCOUNT_WORKS;

@@ -21,6 +21,21 @@ enum { ELEMENTS_BYTES_MAX = 1 << 20, ID = 32, SWEPT_MAX = 20 };
 #define READ_AGAIN 5.0        // seconds until a list that could not be read is tried again
 #define LEFT_BEHIND 86400.0   // seconds after which an array that nobody lists is looked at
 
+// ---- how many ----
+
+// Indices of elements are below Slurm's own limit (MaxArraySize).
+size_t array_most(int64_t max_array_size)
+{
+    enum { SLURMS_OWN = 1001 };
+    int64_t most = max_array_size > 0 ? max_array_size : SLURMS_OWN;
+    return (size_t)(most < ARRAY_MAX ? most : ARRAY_MAX);
+}
+
+size_t array_take(size_t waiting, size_t most)
+{
+    return waiting < most ? waiting : most;
+}
+
 // ---- what runs share ----
 
 // "/s/runs/p/a-1" → "/s/runs/p" and "a-1". False where there is no folder around it, or a list cannot hold its name.
@@ -69,6 +84,19 @@ void array_argv(struct word_list *shared, const struct word_list *argv, const ch
 {
     for (size_t i = 0; i < argv->count; i++)
         word_list_add(shared, strcmp(argv->at[i], run_directory) == 0 ? array->directory : argv->at[i]);
+}
+
+// The run's job is called by what is before its directory's name there, say its project, and that name.
+char *array_job_name(const struct array *array, const char *job_name, const char *run_directory)
+{
+    size_t folder;
+    const char *name;
+    if (!split(run_directory, &folder, &name) || array->count == 0)
+        return NULL;
+    size_t whole = strlen(job_name), own = strlen(name);
+    if (whole < own || strcmp(job_name + whole - own, name) != 0)
+        return NULL;
+    return string_format("%.*s%s+%zu", (int)(whole - own), job_name, array->elements[0].name, array->count - 1);
 }
 
 // ---- on disk ----
@@ -244,6 +272,54 @@ bool arrays_complete(struct array **arrays, struct rows *rows, double now)
             whole &= array->elements != NULL || array->read_again == INFINITY;
     }
     return whole;
+}
+
+// The one of this name in the folder of arrays, read if it has not been yet.
+static struct array *array_there(struct array **arrays, const char *own, const char *id, double now)
+{
+    struct row row = {.directory = path_join(own, id)};
+    snprintf(row.array, sizeof row.array, "%.*s", (int)sizeof row.array - 1, id);
+    struct array *array = array_known(arrays, &row, now);
+    free(row.directory);
+    return array;
+}
+
+static bool holds(const struct array *array, const char *tag, int64_t submission)
+{
+    for (size_t i = 0; array->elements && i < array->count; i++)
+        if (array->elements[i].submission == submission && strcmp(array->elements[i].tag, tag) == 0)
+            return true;
+    return false;
+}
+
+bool array_has(struct array **arrays, const struct row *row, const char *tag, int64_t submission, double now)
+{
+    return row->array[0] && row->directory && holds(array_known(arrays, row, now), tag, submission);
+}
+
+const struct array *array_of_run(struct array **arrays, const char *run_directory, const char *tag, int64_t submission, double since, double now)
+{
+    size_t folder;
+    const char *name;
+    if (!split(run_directory, &folder, &name))
+        return NULL;
+    char *own = string_format("%.*s/" FOLDER, (int)folder, run_directory);
+    DIR *listing = opendir(own);
+    const struct array *found = NULL;
+    for (const struct dirent *entry; listing && !found && (entry = readdir(listing));) {
+        struct stat status;
+        char *path = path_join(own, entry->d_name);
+        bool one = strlen(entry->d_name) == ID && strspn(entry->d_name, "0123456789abcdef") == ID;
+        if (one && stat(path, &status) == 0 && (double)status.st_mtime >= since - 1) { // whole seconds, on some disks
+            const struct array *array = array_there(arrays, own, entry->d_name, now);
+            found = holds(array, tag, submission) ? array : NULL;
+        }
+        free(path);
+    }
+    if (listing)
+        closedir(listing);
+    free(own);
+    return found;
 }
 
 // ---- their end ----

@@ -32,6 +32,11 @@ struct array {
     struct array *next;
 };
 
+// Elements that an array may have where config.yaml says so much of max_array_size; 0: Slurm's own.
+size_t array_most(int64_t max_array_size);
+// How many of so many equal runs that wait go in the next call of sbatch.
+size_t array_take(size_t waiting, size_t most);
+
 // Runs with the same key may be elements of one array. False where a run cannot be one.
 bool array_key(char key[HASH_HEX], const char *run_directory, const struct word_list *argv, const struct word_list *options,
     const struct word_list *environment, const struct word_list *modules);
@@ -40,6 +45,12 @@ void array_argv(struct word_list *shared, const struct word_list *argv, const ch
 
 // Writes down a new array of these runs; elements[].name is not needed. NULL: it could not be written.
 struct array *array_make(struct array **arrays, char *const *run_directories, const struct element *elements, size_t count, double now, struct error *err);
+// What its job is called, told from one of its runs: its first run's job's name, and how many there are besides. free(). NULL: it cannot be said.
+char *array_job_name(const struct array *array, const char *job_name, const char *run_directory);
+// The array that the run went out in under this number, looked for on disk among those that were made since (wall seconds); NULL: none.
+const struct array *array_of_run(struct array **arrays, const char *run_directory, const char *tag, int64_t submission, double since, double now);
+// Whether the array that the row is of has this run under this number as an element, as far as its list can be read.
+bool array_has(struct array **arrays, const struct row *row, const char *tag, int64_t submission, double now);
 // Fills what the rows of elements lack: tag, submission and run directory. False where the list of one of them could not be read just
 // now: then the rows are not all of ours.
 bool arrays_complete(struct array **arrays, struct rows *rows, double now);

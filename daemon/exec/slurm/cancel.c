@@ -2,9 +2,12 @@
 // killed and has forgotten ours: so each number goes with the name of its job, as squeue has just told it, and scancel, which holds both
 // against what the controller has then, leaves alone what is called otherwise. Jobs of one name share a call; a few calls run at a time.
 //
-// Not so an array's element that waits. It has no record of its own, only the array has, for all that wait, and a scancel that is to look at
-// names (22.05, by any filter) ends that record: all of them, for the sake of one. It is told by its number alone, which must be an array's
-// that still waits for this very element.
+// An array's element that waits takes two calls. It has no record of its own, only the array has, for all that wait, and a scancel that is to
+// look at names (22.05, by any filter) ends that record: all of them, for the sake of one. But whatever `scontrol update` is to change for one
+// element, Slurm first gives it a record of its own. So it is told to set what is set already, the count of switches that nobody asks for (what
+// it would be, too, for somebody else's element of this number), and then scancel, which looks at the name, ends this one alone. The number
+// alone goes to scancel only where a site does not let its users update jobs: somebody's array that has got ours' number in between would lose
+// the element of the same number then.
 //
 // Whether a job has gone is for squeue to say: what is still there is cancelled once more after a while.
 #include "daemon/exec/slurm/inside.h"
@@ -14,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_MAX = 64 << 10 };
+enum { ANSWER_MAX = 64 << 10, WORDS_MAX = CANCELS_MAX + 5 };
 
 // False where there is no room: it will be asked for again.
 static bool add(struct cancels *cancels, const struct row *row, const char *tag, bool signal)
@@ -69,7 +72,7 @@ static void take_first(struct cancels *waiting, struct cancels *told)
     told->count = 0;
     for (size_t i = 0; i < waiting->count; i++) {
         const struct cancel *cancel = &waiting->at[i];
-        bool together = cancel->signal == first.signal && cancel->waits == first.waits && (first.waits || strcmp(cancel->name, first.name) == 0);
+        bool together = cancel->signal == first.signal && cancel->waits == first.waits && strcmp(cancel->name, first.name) == 0;
         if (together)
             told->at[told->count++] = *cancel;
         else
@@ -78,21 +81,8 @@ static void take_first(struct cancels *waiting, struct cancels *told)
     waiting->count = left;
 }
 
-static void start(struct slurm *slurm, struct scancel *scancel)
+static void call(struct slurm *slurm, struct scancel *scancel, const char *const *argv)
 {
-    take_first(&slurm->cancels, &scancel->told);
-    char name[sizeof scancel->told.at->name + 8];
-    snprintf(name, sizeof name, "--name=%s", scancel->told.at[0].name);
-    const char *argv[CANCELS_MAX + 5] = {"scancel"};
-    size_t count = 1;
-    if (!scancel->told.at[0].waits)
-        argv[count++] = name;
-    if (scancel->told.at[0].signal) {
-        argv[count++] = "--signal=USR1";
-        argv[count++] = "--batch"; // job.sh alone: it knows what to make of it
-    }
-    for (size_t i = 0; i < scancel->told.count; i++)
-        argv[count++] = scancel->told.at[i].id;
     const char **environment = command_environment();
     struct command_request request = {
         .argv = argv, .environment = environment, .deadline = slurm->settings.deadline, .output_max = ANSWER_MAX};
@@ -103,16 +93,92 @@ static void start(struct slurm *slurm, struct scancel *scancel)
     free(environment);
 }
 
+static void call_scancel(struct slurm *slurm, struct scancel *scancel, bool by_name)
+{
+    const struct cancel *first = &scancel->told.at[0];
+    char name[sizeof first->name + 8];
+    snprintf(name, sizeof name, "--name=%s", first->name);
+    const char *argv[WORDS_MAX] = {"scancel"};
+    size_t count = 1;
+    if (by_name)
+        argv[count++] = name;
+    if (first->signal) {
+        argv[count++] = "--signal=USR1";
+        argv[count++] = "--batch"; // job.sh alone: it knows what to make of it
+    }
+    for (size_t i = 0; i < scancel->told.count; i++)
+        argv[count++] = scancel->told.at[i].id;
+    scancel->parts = false;
+    call(slurm, scancel, argv);
+}
+
+// Gives each a record of its own.
+static void call_update(struct slurm *slurm, struct scancel *scancel)
+{
+    struct text jobs;
+    text_init(&jobs, CANCELS_MAX * sizeof scancel->told.at->id + 16);
+    for (size_t i = 0; i < scancel->told.count; i++)
+        text_addf(&jobs, "%s%s", i ? "," : "JobId=", scancel->told.at[i].id);
+    scancel->parts = true;
+    call(slurm, scancel, (const char *const[]){"scontrol", "update", jobs.at, "Switches=0", NULL});
+    text_release(&jobs);
+    if (!scancel->command)
+        call_scancel(slurm, scancel, false);
+}
+
+static void start(struct slurm *slurm, struct scancel *scancel)
+{
+    take_first(&slurm->cancels, &scancel->told);
+    if (scancel->told.at[0].waits && !scancel->told.at[0].signal)
+        call_update(slurm, scancel);
+    else
+        call_scancel(slurm, scancel, true);
+}
+
+// Whether all lines hold one of these words.
+static bool all_say(const char *talk, const char *const *words, size_t count)
+{
+    for (size_t length; *talk; talk += length + (talk[length] == '\n')) {
+        bool says = false;
+        length = strcspn(talk, "\n");
+        for (size_t i = 0; i < count; i++) {
+            const char *at = strstr(talk, words[i]);
+            says |= at && (size_t)(at - talk) < length;
+        }
+        if (!says)
+            return false;
+    }
+    return true;
+}
+
+// Those have a record of their own, or are not there any more.
+static bool is_parted(const struct command_result *result)
+{
+    static const char *const words[] = {"Invalid job id specified", "Job is no longer pending execution", "Job has already finished"};
+    bool all = result->talk.length && all_say(result->talk.at, words, sizeof words / sizeof *words);
+    return result->end == COMMAND_EXITED && (result->code == 0 || all);
+}
+
+// Slurm may take it another time: they are asked to be cancelled again then.
+static bool is_silent(const struct command_result *result)
+{
+    static const char *const words[] = {"ontact slurm controller", "timed out", "onnection", "receive failure", "send failure"};
+    return result->end != COMMAND_EXITED || (result->talk.length && all_say(result->talk.at, words, sizeof words / sizeof *words));
+}
+
 static void look(struct slurm *slurm, struct scancel *scancel)
 {
     const struct command_result *result = command_poll(scancel->command);
     if (!result)
         return;
+    bool parted = scancel->parts && is_parted(result), next = parted || (scancel->parts && !is_silent(result));
     slurm->cancel_fault[0] = 0;
-    if (result->end != COMMAND_EXITED || result->code != 0)
+    if (!parted && (result->end != COMMAND_EXITED || result->code != 0))
         command_describe(slurm->cancel_fault, sizeof slurm->cancel_fault, result);
     command_free(scancel->command);
     scancel->command = NULL;
+    if (next)
+        call_scancel(slurm, scancel, parted);
 }
 
 void cancel_turn(struct slurm *slurm)

@@ -146,7 +146,6 @@ static void finish(struct command *command)
     }
     if (result->end == COMMAND_EXITED && result->output.length > command->output_max)
         result->end = COMMAND_FLOODING;
-    result->took = clock_steady() - result->asked;
     command->over = true;
 }
 
@@ -161,7 +160,9 @@ const struct command_result *command_poll(struct command *command)
         finish(command);
         return result;
     }
-    bool late = clock_steady() >= command->deadline;
+    double now = clock_steady();
+    bool late = now >= command->deadline;
+    result->took = now - result->asked;
     if (!late && result->output.length <= command->output_max)
         return NULL;
     result->end = late ? COMMAND_LATE : COMMAND_FLOODING;
@@ -170,7 +171,6 @@ const struct command_result *command_poll(struct command *command)
         finish(command);
     } else { // it ends when the kernel gets to it; the answer is no longer waited for
         leave_unreaped(command->pid);
-        result->took = clock_steady() - result->asked;
         command->over = true;
     }
     return result;
@@ -213,6 +213,8 @@ void command_describe(char *out, size_t size, const struct command_result *resul
 {
     char words[400];
     last_line(words, sizeof words, &result->talk);
+    if (!words[0])
+        last_line(words, sizeof words, &result->output); // a site's own script may say there what it does not like
     const char *colon = words[0] ? ": " : "";
     switch (result->end) {
     case COMMAND_EXITED: snprintf(out, size, "exit code %d%s%s", result->code, colon, words); break;
@@ -220,6 +222,15 @@ void command_describe(char *out, size_t size, const struct command_result *resul
     case COMMAND_LATE: snprintf(out, size, "no answer within %.0f s%s%s", result->took, colon, words); break;
     case COMMAND_FLOODING: snprintf(out, size, "an answer longer than may be%s%s", colon, words); break;
     }
+}
+
+bool command_is_refuted(const struct command_result *result)
+{
+    static const char *const words[] = {"slurm_load_jobs error", "Unable to contact slurm", "fatal: ", "Problem talking to the database"};
+    for (size_t i = 0; result->output.length == 0 && i < sizeof words / sizeof *words; i++)
+        if (strstr(result->talk.at, words[i]))
+            return true;
+    return false;
 }
 
 static bool is_kept(const char *entry)

@@ -28,7 +28,7 @@ struct command_result {
     enum command_end end;
     int code, signal;        // of COMMAND_EXITED and COMMAND_KILLED
     struct text output, talk; // standard output; standard error
-    double asked, took;      // steady seconds when it was started; seconds until it was seen to have ended
+    double asked, took;      // steady seconds when it was started; so many later it was last seen at work: who looks seldom does not make it slow
 };
 
 struct command; // opaque
@@ -42,6 +42,10 @@ void command_free(struct command *command);
 
 // One sentence on how it ended, for people: "exit code 1: squeue: error: …", "no answer within 60 s".
 void command_describe(char *out, size_t size, const struct command_result *result);
+
+// A site's own script around Slurm's command may lose its exit code, in a pipe that takes a banner out, say: exit code 0 and no answer, but
+// on standard error Slurm's own words that there is none.
+bool command_is_refuted(const struct command_result *result);
 
 // What a command that only asks gets around it: this process's environment without the variables that change what Slurm's commands do or
 // print (SLURM_…, SBATCH_…, SQUEUE_…, SACCT_…, SCANCEL_…, SINFO_…; where the cluster is, SLURM_CONF, stays), with LC_ALL=C and times as

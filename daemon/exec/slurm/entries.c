@@ -117,7 +117,8 @@ void entry_hand_over(struct entry *entry, const char *id, double when)
         entry->ended = false;
     entry->lacking = 0;
     entry->verdict = ACCOUNT_NOT_ASKED;
-    entry->cancelled_since = 0;
+    entry->cancelled_since = entry->refusal_since = 0;
+    entry->refusal = REFUSAL_NONE;
 }
 
 // ---- squeue's answer ----
@@ -195,9 +196,9 @@ static void close_entry(struct slurm *slurm, struct entry *entry, double asked, 
             return; // it was asked before there was such a job
         if (entry->lacking++ == 0) {
             entry->lacking_since = asked;
-            entry->array_listed = false;
+            entry->array_listed = 0;
         }
-        entry->array_listed |= entry_array_is_listed(slurm, entry);
+        entry->array_listed += entry_array_is_listed(slurm, entry);
         take_claimant(entry);
         return;
     }
@@ -226,15 +227,27 @@ static void take_back(struct slurm *slurm, struct entry *entry)
         submission_take_back(entry);
 }
 
+// Whose job the row is; NULL: nobody's that was asked for. A mark can be copied, by who submits another job with a comment that was found at one
+// of ours. A job with another name in another directory was not made by us: it is left alone, and what becomes of it is told of no run. One that
+// has either of them cannot be told from ours; job.sh lets one of them begin (claim.c).
+static struct entry *entry_of_row(struct slurm *slurm, const struct row *row)
+{
+    struct entry *entry = entry_find(slurm, row->tag);
+    bool named = !entry || row->array[0] || !entry->name || strcmp(row->name, entry->name) == 0;
+    bool there = !entry || !row->directory || !entry->directory || strcmp(row->directory, entry->directory) == 0;
+    return named || there ? entry : NULL;
+}
+
 void entries_take_rows(struct slurm *slurm)
 {
     double asked, now = clock_steady();
     struct rows *rows = queue_answer(slurm->queue, &asked);
-    bool whole = arrays_complete(&slurm->arrays, rows, now);
+    bool whole = arrays_complete(&slurm->arrays, rows, now) && !rows->doubtful;
+    unmarked_complete(slurm, rows);
     entries_each(slurm, begin_entry);
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->at[i];
-        struct entry *entry = entry_find(slurm, row->tag);
+        struct entry *entry = entry_of_row(slurm, row);
         if (!entry)
             continue;
         if (row_is_live(row))
@@ -249,7 +262,7 @@ void entries_take_rows(struct slurm *slurm)
     // Jobs that were given up, what Slurm made of a call that it said had failed, and what was made of one call twice.
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->at[i];
-        struct entry *entry = entry_find(slurm, row->tag);
+        struct entry *entry = entry_of_row(slurm, row);
         bool ending = row->word && strcmp(row->word->word, "COMPLETING") == 0, waits = row->word && row->word->phase == JOB_PENDING;
         if (!entry || !row_is_live(row) || ending)
             continue;
@@ -265,13 +278,15 @@ bool entry_array_is_listed(struct slurm *slurm, const struct entry *entry)
     double asked;
     const struct rows *rows = queue_answer(slurm->queue, &asked);
     size_t length = strcspn(entry->id, "_");
+    int64_t number = entry->told > 0 ? entry->told : entry_lowest(entry);
     if (!rows || !entry->id[length])
         return false;
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->at[i];
         bool whole = row->array[0] && row->element < 0 && !row_is_live(row);
-        if (strncmp(row->id, entry->id, length) == 0 && (row->id[length] == '_' || (whole && !row->id[length])))
-            return true;
+        bool numbered = strncmp(row->id, entry->id, length) == 0 && (row->id[length] == '_' || (whole && !row->id[length]));
+        if (numbered && array_has(&slurm->arrays, row, entry->tag, number, clock_steady()))
+            return true; // not another array that has got its number since
     }
     return false;
 }
@@ -298,13 +313,16 @@ static void take_account(struct slurm *slurm, struct entry *entry)
     if (!entry->id[0] || !account_has_asked(slurm->account, entry->id))
         return;
     const struct row *row = account_of(account_answer(slurm->account), entry);
+    if (!row && account_answer(slurm->account)->doubtful)
+        return; // one of the lines may be its
     entry->verdict = !row ? ACCOUNT_HAS_NONE : row_is_live(row) ? ACCOUNT_HAS_LIVE : ACCOUNT_HAS_END;
     snprintf(entry->account_state, sizeof entry->account_state, "%s", row ? row->state : "");
     if (entry->verdict != ACCOUNT_HAS_END)
         return;
-    if (!entry->listed)
+    if (!entry->listed) {
         entry_note_end(entry, row);
-    else if (entry->ended && row->word->end == END_CANCELLED && entry->end.word->end == END_CANCELLED)
+        entry->accounted = clock_steady();
+    } else if (entry->ended && row->word->end == END_CANCELLED && entry->end.word->end == END_CANCELLED)
         entry->end.by = row->by;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "daemon/exec/slurm/array.h"
 #include "daemon/exec/slurm/command.h"
+#include "daemon/exec/slurm/marks.h"
 #include "daemon/exec/slurm/slurm.h"
 #include <pthread.h>
 
@@ -15,6 +16,14 @@ enum { BUCKETS = 1024, CANCELS_MAX = 200, SCANCELS_MAX = 4 };
 #define LACKING_MIN 2       // answers in succession that must lack a job
 
 enum account_verdict { ACCOUNT_NOT_ASKED, ACCOUNT_HAS_NONE, ACCOUNT_HAS_LIVE, ACCOUNT_HAS_END };
+
+// Whether Slurm itself ended a job, or holds it, because a node would not start it.
+enum refusal {
+    REFUSAL_NONE,     // it does not look like it
+    REFUSAL_ASKED,    // its node is asked
+    REFUSAL_UNPROVEN, // it looks like it, and the node does not say so
+    REFUSAL_CERTAIN
+};
 
 struct errand; // submit.c
 
@@ -45,15 +54,19 @@ struct entry {
     size_t live;         // rows with its tag that have not ended
     unsigned lacking;    // answers in succession that did not list it
     double lacking_since; // steady
-    bool array_listed;    // an answer that lacked it, since it was last listed, knew its array
+    unsigned array_listed; // … of those, since it was last listed, that knew its array
     bool ended;          // end holds how it ended, and nothing newer is known
     bool presumed;        // end, from what waited and is not there any more
+    double accounted;     // steady seconds when accounting told the end; 0: it did not
     struct row end;
     double cancelled_since; // steady seconds when it was first seen as cancelled
+    enum refusal refusal;   // of the job's last row
+    double refusal_since;   // steady seconds since when its node is asked; 0: it is not
     // what sacct says
     enum account_verdict verdict;
     char account_state[64];
     int64_t sought;                // the number whose job accounting has been asked for by name; 0: none
+    char array_name[160];          // of the array's job that it went out in under this number; empty: it went by itself
     double seek_since, written;    // steady seconds since when it is asked for, 0: it is not; wall seconds when the number was written down
     // end
     double find_since, kill_since; // steady seconds from which on an answer counts; 0: not wanted
@@ -68,7 +81,7 @@ struct cancels {
     struct cancel {
         char id[32], name[160], tag[33]; // of the job, as squeue has just listed it
         bool signal;                     // USR1 to job.sh, not the end
-        bool waits;                      // an array's element that has not begun: without the name
+        bool waits;                      // an array's element that has not begun: it may have no record of its own
     } at[CANCELS_MAX];
     size_t count;
 };
@@ -76,6 +89,7 @@ struct cancels {
 // One scancel that runs, and what it was told.
 struct scancel {
     struct command *command; // NULL: none
+    bool parts;              // it is an scontrol yet, which gives elements records of their own
     struct cancels told;
 };
 
@@ -85,6 +99,7 @@ struct slurm {
     char *job_script;
     struct queue *queue;
     struct account *account;
+    struct marks *marks;
     struct entry *buckets[BUCKETS];
     struct array *arrays;
     size_t array_now; // elements that the next array may have at most: fewer for a while where Slurm did not take so many at once
@@ -102,6 +117,8 @@ struct entry *entry_find(struct slurm *slurm, const char *tag);     // NULL: non
 void entries_free(struct slurm *slurm);
 void entries_each(struct slurm *slurm, void (*visit)(struct slurm *slurm, struct entry *entry));
 void entries_take_rows(struct slurm *slurm);     // a new answer of squeue
+// Rows of jobs that have lost our mark get back what it said, where they are known without it.
+void unmarked_complete(struct slurm *slurm, struct rows *rows);
 void entries_take_accounts(struct slurm *slurm); // a new answer of sacct
 bool row_is_live(const struct row *row);         // not ended: an unknown state too
 // The job that counts now is listed, under this very submission or a newer one.
@@ -124,6 +141,11 @@ const char *claim_look(struct entry *entry, int64_t submission);
 // By what was looked up: the job has done nothing, and will do nothing.
 bool claim_is_anothers(const struct entry *entry, int64_t submission, const char *id);
 
+// ---- refusal.c ----
+enum refusal refusal_look(struct slurm *slurm, struct entry *entry, const struct row *row);
+// Nothing of the row's job has begun, for all that is seen.
+bool refusal_is_unbegun(struct entry *entry, const struct row *row);
+
 // ---- tell.c ----
 // Fills what is poll's from what is known.
 void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job);
@@ -141,6 +163,7 @@ bool errand_is_sending(const struct entry *entry);   // sbatch runs: whether the
 void errand_end(struct slurm *slurm, struct entry *entry);
 
 // ---- seek.c ----
+double submission_written(const struct entry *entry); // when the number that counts was written down, wall seconds; 0: it cannot be said
 // True while accounting has yet to say whether it knows the job that counts. squeue does not list it.
 bool seek_waits(struct slurm *slurm, struct entry *entry);
 void seek_take(struct slurm *slurm, struct entry *entry); // a new answer of sacct

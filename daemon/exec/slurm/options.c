@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STRAGGLE_MAX = 30 }; // seconds between the ends of a step's first rank and its last
+
 struct slurm_shape slurm_shape_train(const struct spec *spec)
 {
     const struct spec_resources *resources = &spec->resources;
@@ -148,6 +150,9 @@ void slurm_srun(struct word_list *argv, const struct spec *spec, const struct sl
     add_text(argv, "mpi", spec->slurm.mpi, site && site->mpi ? site->mpi : "pmix");
     // Ranks that drive GPUs may run anywhere on their node; ranks that compute keep the cores that are theirs.
     word_list_add(argv, shape->gpus ? "--cpu-bind=none" : "--cpu-bind=cores");
+    // Ranks leave MPI_Finalize together. One that is gone long before the others has died (within MPI_Init nobody tells them): they are ended.
+    // --kill-on-bad-exit would not wait for those that still end after saving, and its own SIGTERM would be the exit code.
+    word_list_addf(argv, "--wait=%d", STRAGGLE_MAX);
 }
 
 // What names the run among the options.

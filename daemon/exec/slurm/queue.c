@@ -10,7 +10,8 @@
 
 enum { ANSWER_MAX = 32 << 20 }; // bytes
 #define SOON 0.25               // of the interval: the pause before a question that somebody waits for
-#define LOAD 10.0               // the pause is at least so many times what the last answer took: a busy scheduler is asked less
+#define LOAD 10.0               // the pause is at least so many times what the last answer took, up to the longest: a busy scheduler is asked less
+#define REST 2.0                // … and in any case so many times: it works on our questions a third of the time at most
 
 struct queue {
     struct queue_settings settings;
@@ -88,19 +89,18 @@ static bool is_too_new(const struct command_result *result)
 
 static void take_answer(struct queue *queue, const struct command_result *result)
 {
-    double now = clock_steady();
     rows_release(&queue->rows);
     rows_parse(&queue->rows, queue->form, result->output.at, result->output.length);
     queue->asked = result->asked;
     queue->backoff = 0;
     double pause = fmin(fmax(queue->settings.interval, LOAD * result->took), queue->settings.interval_max);
-    queue->next = now + pause;
-    queue->next_soon = now + SOON * pause;
+    double ended = result->asked + result->took, rest = REST * result->took;
+    queue->next = ended + fmax(pause, rest);
+    queue->next_soon = ended + fmax(SOON * pause, rest);
     struct queue_health *health = &queue->health;
     health->answered_ever = true;
     health->silent_since = 0;
     health->answered = clock_wall();
-    health->took = result->took;
     health->fault[0] = 0;
     health->malformed = queue->rows.malformed;
     memcpy(health->sample, queue->rows.sample, sizeof health->sample);
@@ -116,7 +116,7 @@ static bool take_result(struct queue *queue, const struct command_result *result
         queue->next = queue->next_soon = 0;
         return false;
     }
-    if (result->end == COMMAND_EXITED && result->code == 0) {
+    if (result->end == COMMAND_EXITED && result->code == 0 && !command_is_refuted(result)) {
         take_answer(queue, result);
         return true;
     }

@@ -31,7 +31,6 @@ struct queue_health {
     bool asked_ever, answered_ever;
     double silent_since; // wall seconds; 0: the last question was answered
     double answered;     // wall seconds of the last answer; 0: none
-    double took;         // seconds that it took
     char fault[512];     // why the last question was not answered
     bool plain;          // this squeue knows no --Format: exit codes and counts of restarts are not to be had
     size_t malformed;    // lines of the last answer

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define S "\x1f"
-enum { SEPARATOR = 0x1f, FIELDS_MAX = 12 };
+#define MARK_HEAD "switchyard:"
+enum { SEPARATOR = 0x1f, FIELDS_MAX = 12, BARRED = 53 }; // BARRED: no signal, but what slurmd makes of a number of its own
 
 // Fields in the order of all forms; a form's own order is in its table below. The free ones come last, so that what is in them cannot move
 // the others.
@@ -39,7 +40,7 @@ const char *rows_format(enum rows_form form)
 
 void mark_write(char mark[MARK_MAX], const char *tag, int64_t submission)
 {
-    snprintf(mark, MARK_MAX, "switchyard:%s:%" PRId64, tag, submission);
+    snprintf(mark, MARK_MAX, MARK_HEAD "%s:%" PRId64, tag, submission);
 }
 
 static bool read_count(const char *text, int64_t *value)
@@ -63,7 +64,7 @@ static bool read_hex(char out[33], const char *text)
 
 bool mark_read(const char *comment, char tag[33], int64_t *submission, char array[33])
 {
-    static const char head[] = "switchyard:", of_array[] = "array:";
+    static const char head[] = MARK_HEAD, of_array[] = "array:";
     tag[0] = array[0] = 0;
     if (strncmp(comment, head, sizeof head - 1) != 0)
         return false;
@@ -127,12 +128,15 @@ static bool read_exit(struct row *row, const char *text)
         return false;
     if (!text[length]) {
         signal = code & 0x7f;
-        code = (code >> 8) & 0xff;
+        code = signal ? 0 : (code >> 8) & 0xff;
     }
     if (code > 255 || signal > 255)
         return false;
+    row->barred = signal == BARRED && code == 0;
+    if (row->barred)
+        signal = 0;
     row->signal = signal <= 64 ? (int)signal : 0; // 125 is Slurm's own for "out of memory"
-    row->code = signal && code == 0 ? -1 : code;
+    row->code = (signal || row->barred) && code == 0 ? -1 : code;
     return true;
 }
 
@@ -219,16 +223,32 @@ static bool read_field(struct row *row, enum field field, const char *text)
 
 enum verdict { OURS, OTHERS, MALFORMED };
 
+// An administrator, or a plugin of the site, can write something else where our mark was. Then the rest speaks for itself: the directory of
+// PROJECT.NAME ends in /PROJECT/NAME, that of an array is beneath .arrays.
+static bool looks_like_ours(const struct row *row)
+{
+    const char *directory = row->directory ? row->directory : "", *dot = strchr(row->name, '.');
+    size_t length = strlen(directory), name = strlen(row->name);
+    if (row->element >= 0 && strstr(directory, "/.arrays/"))
+        return true;
+    if (!dot || length <= name || directory[length - name - 1] != '/')
+        return false;
+    const char *last = directory + length - name;
+    size_t project = (size_t)(dot - row->name);
+    return memcmp(last, row->name, project) == 0 && last[project] == '/' && strcmp(last + project + 1, dot + 1) == 0;
+}
+
 static enum verdict read_line(struct row *row, enum rows_form which, char *line)
 {
     const struct form *form = &forms[which];
     *row = (struct row){.element = -1, .by = -1, .restarts = -1, .code = -1, .used = NAN};
     char *at = line;
+    bool unmarked = false;
     for (size_t i = 0; i < form->count; i++) {
         char *end = strchr(at, SEPARATOR);
         bool last = i + 1 == form->count;
         if (!last && !end)
-            return MALFORMED;
+            return unmarked ? OTHERS : MALFORMED;
         if (end && !last)
             *end = 0;
         if (which == ROWS_ACCOUNTING && form->fields[i] == ID && is_rest_of_array(at))
@@ -236,15 +256,27 @@ static enum verdict read_line(struct row *row, enum rows_form which, char *line)
         if (!read_field(row, form->fields[i], at))
             return MALFORMED;
         // What follows the comment are names: of a job that is not ours, anything.
-        if (which != ROWS_ACCOUNTING && form->fields[i] == COMMENT && !row->tag[0] && !row->array[0])
-            return OTHERS;
+        if (which != ROWS_ACCOUNTING && form->fields[i] == COMMENT)
+            unmarked = !row->tag[0] && !row->array[0];
         at = last ? at : end + 1;
     }
+    if (unmarked)
+        return looks_like_ours(row) ? OURS : OTHERS;
     return strchr(at, SEPARATOR) ? MALFORMED : OURS;
 }
 
-static void keep_aside(struct rows *rows, const char *line, size_t length)
+// What a site's own scripts print has no separators, and what is written into another's comment or name not our mark. torn: the line's end is
+// missing, and with it perhaps the mark.
+static bool may_be_ours(enum rows_form form, const char *line, size_t length, bool torn)
 {
+    if (!memchr(line, SEPARATOR, length))
+        return torn && length > 0 && isdigit((unsigned char)line[0]);
+    return torn || form == ROWS_ACCOUNTING || memmem(line, length, MARK_HEAD, sizeof MARK_HEAD - 1);
+}
+
+static void keep_aside(struct rows *rows, enum rows_form form, const char *line, size_t length, bool torn)
+{
+    rows->doubtful |= may_be_ours(form, line, length, torn);
     if (rows->malformed++ > 0)
         return;
     for (size_t i = 0; i < sizeof rows->sample - 1 && i < length; i++)
@@ -257,11 +289,11 @@ static void take_line(struct rows *rows, enum rows_form form, const char *bytes,
     if (length == 0)
         return;
     if (length > ROW_LINE_MAX || memchr(bytes, 0, length)) {
-        keep_aside(rows, bytes, length);
+        keep_aside(rows, form, bytes, length, false);
         return;
     }
     if (rows->count >= ROWS_MAX) {
-        rows->cut = true;
+        rows->cut = rows->doubtful = true;
         return;
     }
     memcpy(line, bytes, length);
@@ -278,7 +310,7 @@ static void take_line(struct rows *rows, enum rows_form form, const char *bytes,
     if (verdict == OTHERS)
         rows->others++;
     else
-        keep_aside(rows, bytes, length);
+        keep_aside(rows, form, bytes, length, false);
 }
 
 void rows_parse(struct rows *rows, enum rows_form form, const char *bytes, size_t count)
@@ -291,7 +323,7 @@ void rows_parse(struct rows *rows, enum rows_form form, const char *bytes, size_
         if (newline)
             take_line(rows, form, at, (size_t)(stop - at));
         else
-            keep_aside(rows, at, (size_t)(stop - at)); // cut off in the middle: what is missing may be what matters
+            keep_aside(rows, form, at, (size_t)(stop - at), true); // cut off in the middle: what is missing may be what matters
         at = stop + 1;
     }
 }

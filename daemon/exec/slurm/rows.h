@@ -28,7 +28,8 @@ struct row {
     char state[64];                // as it came
     const struct state_word *word; // NULL: we do not know the state
     long long by;                  // who cancelled it, a user's number; -1: not said
-    char tag[33];                  // of our mark; empty in sacct's rows without comments, and of an element whose list is not known
+    char tag[33];                  // of our mark; empty where somebody has changed the comment, in sacct's rows without comments, and of an
+                                   // element whose list is not known
     char array[33];                // of an element's mark; empty: it has none
     int64_t submission;            // of our mark; 0 where there is none
     char name[160];                // job's name; cut
@@ -40,6 +41,7 @@ struct row {
     int64_t restarts;              // -1: not said
     int64_t code;                  // exit code; -1: none, or not said
     int signal;                    // that ended it; 0: none, or not said
+    bool barred;                   // its node could not enter its directory, or not open its log
     char *directory;               // working directory; NULL: not said
 };
 
@@ -48,6 +50,7 @@ struct rows {
     size_t count;
     size_t others;                // lines of jobs that are not ours
     size_t malformed;
+    bool doubtful;                // a line that cannot be read may be of a job of ours: what is not listed may be there
     char sample[ROWS_SAMPLE_MAX]; // of the first malformed line; control bytes as '?'
     bool cut;                     // there were more than ROWS_MAX
 };

@@ -111,12 +111,11 @@ static bool send_array(struct slurm *slurm, struct entry **entries, size_t count
     struct word_list words = {0}, shared = {0}, argv = {0};
     if (!array)
         return false;
-    const char *slash = strrchr(entries[0]->directory, '/');
-    char *name = string_format("%s+%zu", entries[0]->name ? entries[0]->name : slash + 1, count - 1);
+    char *name = entries[0]->name ? array_job_name(array, entries[0]->name, entries[0]->directory) : NULL;
     slurm_options_shared(&shared, (const char *const *)first->options.at);
     array_argv(&argv, &first->argv, entries[0]->directory, array);
     struct slurm_array_words about = {
-        .id = array->id, .directory = array->directory, .name = name, .count = count, .options = (const char *const *)shared.at};
+        .id = array->id, .directory = array->directory, .name = name ? name : array->id, .count = count, .options = (const char *const *)shared.at};
     slurm_sbatch_array(&words, &about, slurm->job_script, (const char *const *)first->modules.at, (const char *const *)argv.at);
     send_parcel(slurm, entries, count, array->directory, &words);
     word_list_release(&argv);
@@ -168,7 +167,8 @@ static bool is_unclear(const struct command_result *result)
 {
     static const char *const words[] = {"timed out", "Unable to contact", "Zero Bytes", "Connection", "connection", "receive failure",
         "send failure", "missing socket", "Transport endpoint", "in standby", "temporarily un", "authenticat", "Munge", "munge",
-        "being shut down", "configuration source", "configuration file", "Cannot allocate memory", "Too many open files", "Interrupted system call"};
+        "being shut down", "configuration source", "configuration file", "Cannot allocate memory", "Too many open files", "Interrupted system call",
+        "I/O error writing", "No space left", "quota exceeded"}; // the controller's own disk is full
     const char *talk = result->talk.at, *verdict = strstr(talk, "Batch job submission failed: ");
     if (result->end != COMMAND_EXITED || result->code == 0 || result->talk.length == 0 || is_limit(result))
         return true;
@@ -310,7 +310,7 @@ static bool send_with_company(struct slurm *slurm, struct entry *first)
     }
     bool waits = count < most && now - latest < COMPANY_WAIT && now - first->errand->since < COMPANY_MAX;
     if (!waits)
-        send_together(slurm, list, count < most ? count : most);
+        send_together(slurm, list, array_take(count, most));
     free(list);
     return !waits;
 }

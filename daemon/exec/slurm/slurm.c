@@ -9,13 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Indices of elements are below Slurm's own limit (MaxArraySize).
 static void set_array_max(struct slurm *slurm, int64_t array_max)
 {
-    enum { SLURMS_OWN = 1001 };
-    int64_t most = array_max > 0 ? array_max : SLURMS_OWN;
-    slurm->settings.array_max = most < ARRAY_MAX ? most : ARRAY_MAX;
-    slurm->array_now = (size_t)slurm->settings.array_max;
+    slurm->array_now = array_most(array_max);
+    slurm->settings.array_max = (int64_t)slurm->array_now;
 }
 
 struct slurm *slurm_new(const struct slurm_settings *settings)
@@ -34,6 +31,7 @@ struct slurm *slurm_new(const struct slurm_settings *settings)
     struct queue_settings queue = {own->interval, own->interval_max, own->deadline};
     slurm->queue = queue_new(&queue);
     slurm->account = account_new(&queue);
+    slurm->marks = marks_new(&queue);
     pthread_mutex_init(&slurm->lock, NULL);
     return slurm;
 }
@@ -45,6 +43,7 @@ void slurm_free(struct slurm *slurm)
     entries_free(slurm);
     arrays_free(&slurm->arrays);
     cancels_free(slurm);
+    marks_free(slurm->marks);
     account_free(slurm->account);
     queue_free(slurm->queue);
     free(slurm->job_script);
@@ -64,6 +63,7 @@ static void turn(struct slurm *slurm)
         entries_take_rows(slurm);
     if (account_turn(slurm->account))
         entries_take_accounts(slurm);
+    marks_turn(slurm->marks);
     entries_each(slurm, turn_errand);
     errands_send(slurm);
     cancel_turn(slurm);
@@ -171,9 +171,20 @@ static int find(struct slurm *slurm, struct job *job)
 
 // ---- poll ----
 
+// Who asks how it goes has handed it over: it has begun, say, although neither sbatch nor squeue has told of it. No other job is made of it.
+static void end_open_errands(struct slurm *slurm, struct job *jobs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct entry *entry = entry_of(slurm, &jobs[i]);
+        if (entry->errand && !errand_is_sending(entry))
+            errand_end(slurm, entry);
+    }
+}
+
 static void poll_jobs(struct slurm *slurm, struct job *jobs, size_t count)
 {
     slurm->polls++;
+    end_open_errands(slurm, jobs, count);
     turn(slurm);
     for (size_t i = 0; i < count; i++) {
         struct entry *entry = entry_of(slurm, &jobs[i]);
@@ -206,7 +217,12 @@ static int begin_kill(struct entry *entry, struct error *err)
     double now = clock_steady();
     if (now < entry->fault_until)
         return 1;
-    if ((!knows_serial(entry, err)) || submission_raise(entry, err) != 0) {
+    bool away = entry->directory && !file_exists(entry->directory);
+    if (away) { // no number can be raised, nor a job begin that sees the same: Slurm is told to end whatever has the tag
+        entry->serial = SUBMISSION_MAX;
+        entry->serial_known = true;
+        entry->unsent = false;
+    } else if ((!knows_serial(entry, err)) || submission_raise(entry, err) != 0) {
         entry->fault_until = now + FAULT_AGAIN;
         return -1;
     }
@@ -240,7 +256,8 @@ static int kill_all(struct slurm *slurm, struct job *job, struct error *err)
     }
     entry->kill_since = 0;
     entry->handed = false;
-    entry->clean = true;
+    entry->clean = entry->serial < SUBMISSION_MAX;
+    entry->serial_known = entry->clean; // what the file says is read when it is there again
     return 0;
 }
 
@@ -352,6 +369,8 @@ int slurm_strangers(struct slurm *slurm, struct slurm_stranger **list, size_t *c
     for (size_t i = 0; fresh && i < rows->count; i++) {
         if (rows->at[i].array[0] && rows->at[i].element < 0)
             continue; // an array that ended before it began is nobody's job
+        if (!rows->at[i].array[0] && !rows->at[i].tag[0])
+            continue; // no mark of ours
         const struct entry *entry = entry_find(slurm, rows->at[i].tag);
         if (!entry || (entry->polled != slurm->polls && !entry->errand))
             add_stranger(&(*list)[(*count)++], &rows->at[i]);

@@ -10,6 +10,8 @@
 //   CHECK  sbatch did not say that there is a job, or did not say it clearly: squeue is asked, until some time has passed in which the job
 //          may yet appear and be the run's, and accounting. If there is none, a refusal is a refusal, and anything else goes back to RAISE.
 //
+// An errand ends without an answer where the run is polled: an attempt of it has begun, and is watched from then on.
+//
 // A run's first call has nothing to look for, nor has one after a kill that found everything gone: they begin at RAISE or SEND.
 //
 // Why a job is never started twice. sbatch is called at most once with a number, so a number has one job at most, or several where something
@@ -53,7 +55,7 @@ int submission_read(struct entry *entry, struct error *err)
     int64_t serial = 0;
     bool unsent = false;
     int done = 0;
-    if (fault && fault != ENOENT) {
+    if (fault && (fault != ENOENT || !file_exists(entry->directory))) { // a disk that is not mounted says nothing
         errno = fault;
         done = error_errno(err, "cannot read %s", path);
     } else if (!fault) {
@@ -209,17 +211,7 @@ static bool is_beating(const struct entry *entry)
     int64_t attempt = run_last_attempt(entry->directory);
     if (attempt == 0)
         return false;
-    char *directory = run_attempt_directory(entry->directory, attempt);
-    char *end = path_join(directory, EXIT_FILE), *beat = path_join(directory, HEARTBEAT_FILE);
-    struct stat status;
-    double last = heartbeat_time(beat);
-    if (isnan(last) && stat(directory, &status) == 0)
-        last = (double)status.st_mtime;
-    bool beating = !file_exists(end) && clock_wall() - last < BEAT_SILENT;
-    free(beat);
-    free(end);
-    free(directory);
-    return beating;
+    return clock_wall() - attempt_last_beat(entry->directory, attempt) < BEAT_SILENT; // not of NAN: it is over
 }
 
 // An answer has come to a question that was asked after this step began.
@@ -293,7 +285,12 @@ void errand_turn(struct slurm *slurm, struct entry *entry)
         if (is_answered(slurm, entry))
             fence(slurm, entry);
         return;
-    case SEND: return; // in their order: errands_send
+    case SEND: // in their order: errands_send
+        if (entry_is_listed(entry)) // its number was taken back while it waited for its turn
+            take_listed(slurm, entry);
+        else if (entry_may_take_back(entry))
+            errand_go(entry->errand, FENCE);
+        return;
     case SENDING: errand_take_answer(slurm, entry); return;
     case CHECK:
         if (is_answered(slurm, entry))

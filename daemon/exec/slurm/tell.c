@@ -1,5 +1,6 @@
 // From what is known of a run to what poll says of its job: phase, how it ended, why it waits, in words.
 #include "daemon/exec/slurm/inside.h"
+#include "daemon/exec/slurm/options.h"
 #include "schema/base/clock.h"
 
 #include <math.h>
@@ -43,7 +44,13 @@ static void tell_end(const struct row *row, struct job *job)
     const char *blank = more[0] ? ", " : "";
     if (more[0] == '(')
         blank = " ";
-    if (job->end == END_FAILED && row->signal)
+    if (job->end == END_FAILED && row->barred)
+        snprintf(job->reason, sizeof job->reason,
+            "its node could not enter its run directory, or not write %s there: is the directory there, on every node, with room? (%.60s)", SLURM_LOG,
+            row->reason[0] ? row->reason : row->state);
+    else if (job->end == END_FAILED && strcmp(row->reason, "BadConstraints") == 0) // where it waited: its 0:1 is no process's signal
+        snprintf(job->reason, sizeof job->reason, "Slurm would not start it: %.180s", more);
+    else if (job->end == END_FAILED && row->signal)
         snprintf(job->reason, sizeof job->reason, "failed: ended by signal %d%s%.180s", row->signal, blank, more);
     else if (job->end == END_FAILED && row->code >= 0)
         snprintf(job->reason, sizeof job->reason, "failed with exit code %d%s%.180s", (int)row->code, blank, more);
@@ -51,9 +58,30 @@ static void tell_end(const struct row *row, struct job *job)
         snprintf(job->reason, sizeof job->reason, "%s%s%s%.160s", row->word->meaning, job->end == END_CANCELLED ? by : "", blank, more);
 }
 
-static void tell_live(const struct entry *entry, struct job *job)
+// Slurm could not start it: its successor is to be handed over. Of a start that was not the job's first, only this start came to nothing.
+static void tell_refused(struct entry *entry, const struct row *row, struct job *job)
+{
+    bool failed = row->word->phase == JOB_ENDED && row->word->end == END_FAILED, unbegun = refusal_is_unbegun(entry, row);
+    job->unlaunched = true;
+    if (failed) {
+        tell_end(row, job);
+        snprintf(job->reason, sizeof job->reason, "Slurm could not start job %s on %.100s: failed%s at once", row->id, row->nodes,
+            row->code < 0 ? "" : " with exit code 1");
+    } else {
+        snprintf(job->reason, sizeof job->reason, "%s%.100s refused job %s: it still ran another one of that number, which Slurm had forgotten, and Slurm %s",
+            row->nodes[0] ? "" : "its node", row->nodes, row->id, row->word->phase == JOB_ENDED ? "cancelled it" : "holds it");
+    }
+    if (unbegun)
+        job->phase = JOB_GONE;
+}
+
+static void tell_live(struct slurm *slurm, struct entry *entry, struct job *job)
 {
     const struct row *row = &entry->row;
+    if (refusal_look(slurm, entry, row) == REFUSAL_CERTAIN) {
+        tell_refused(entry, row, job);
+        return;
+    }
     if (!row->word) {
         job->strange = true;
         snprintf(job->reason, sizeof job->reason, "Slurm calls its state '%s', which this build does not know", row->state);
@@ -69,7 +97,7 @@ static void tell_live(const struct entry *entry, struct job *job)
         char why[256];
         memcpy(why, job->reason, sizeof why);
         snprintf(job->reason, sizeof job->reason, "%s: %.180s", row->word->meaning, why);
-    } else if (!plain || !job->reason[0]) {
+    } else if (!plain || (job->phase == JOB_PENDING && !job->reason[0])) {
         snprintf(job->reason, sizeof job->reason, "%s", row->word->meaning);
     }
     if (job->phase == JOB_RUNNING && isfinite(row->used))
@@ -98,18 +126,45 @@ static void tell_ended(struct slurm *slurm, struct entry *entry, struct job *job
         snprintf(job->reason, sizeof job->reason, "cancelled; accounting is asked by whom");
         return;
     }
+    enum refusal refusal = refusal_look(slurm, entry, &entry->end);
+    if (refusal == REFUSAL_ASKED) {
+        snprintf(job->reason, sizeof job->reason, "cancelled before it began; its node is asked whether it refused it");
+        return;
+    }
+    if (refusal == REFUSAL_CERTAIN) {
+        tell_refused(entry, &entry->end, job);
+        return;
+    }
     tell_end(&entry->end, job);
+    size_t said = strlen(job->reason);
+    if (refusal == REFUSAL_UNPROVEN)
+        snprintf(job->reason + said, sizeof job->reason - said,
+            " before anything of it began: by a person, or by Slurm itself, of which its node shows no sign");
     job->if_unbegun = entry->presumed;
 }
 
+// Accounting keeps each start of a job: this one's end may have been followed by another start, of which squeue would know. Its silence ends no run.
+static bool may_be_put_back(const struct entry *entry)
+{
+    enum job_end end = entry->end.word->end;
+    return !entry->listed && entry->accounted > entry->seen && (end == END_NODE_FAILED || end == END_PREEMPTED);
+}
+
+static void tell_former_end(struct slurm *slurm, const struct entry *entry, struct job *job)
+{
+    queue_want(slurm->queue, clock_steady(), false);
+    snprintf(job->reason, sizeof job->reason, "%s, says accounting; Slurm is asked whether it is to be started again", entry->end.word->meaning);
+}
+
 // An element of an array that is cancelled before it begins leaves no trace, neither in the queue nor in accounting: it waited, and is not
-// listed any more for a good while, though its array is. One that had begun would still be listed, or known to accounting.
+// listed any more for a good while, though its array is, by more than one answer: one may lack lines, and then the controller forget them all. One
+// that had begun would still be listed, or known to accounting.
 static bool is_out_of_array(const struct entry *entry)
 {
     const struct row *row = &entry->row;
     bool unseen = !row->id[0]; // by a daemon that was not there: what had begun shows in the run's directory
     bool waited = unseen || (row->word && row->word->phase == JOB_PENDING && strcmp(row->id, entry->id) == 0 && row->restarts <= 0);
-    return waited && entry->array_listed && entry->verdict != ACCOUNT_HAS_LIVE;
+    return waited && entry->array_listed >= LACKING_MIN && entry->verdict != ACCOUNT_HAS_LIVE;
 }
 
 static void tell_cancelled_pending(struct slurm *slurm, struct entry *entry, struct job *job)
@@ -186,7 +241,7 @@ void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job)
 {
     const struct queue_health *health = queue_health(slurm->queue);
     job->phase = JOB_UNKNOWN;
-    job->strange = job->if_unbegun = false;
+    job->strange = job->if_unbegun = job->unlaunched = false;
     job->reason[0] = job->nodes[0] = 0;
     job->ran = NAN;
     job->starts = 0;
@@ -201,12 +256,14 @@ void entry_tell(struct slurm *slurm, struct entry *entry, struct job *job)
     }
     if (entry->id[0])
         snprintf(job->id, sizeof job->id, "%s", entry->id);
-    if (entry->ended)
+    if (entry->ended && may_be_put_back(entry))
+        tell_former_end(slurm, entry, job);
+    else if (entry->ended)
         tell_ended(slurm, entry, job);
     else if (health->silent_since > 0)
         tell_silence(health, job);
     else if (entry->listed)
-        tell_live(entry, job);
+        tell_live(slurm, entry, job);
     else if (entry->seen > -INFINITY || entry->handed)
         tell_lacking(slurm, entry, job);
     else
