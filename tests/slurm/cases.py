@@ -8,6 +8,7 @@ import time
 from meanwhile import Meanwhile
 from processes import role  # its folder is on the path of whoever imports this
 
+OTHERS = "other"  # the name of jobs that are none of ours
 FEW, LONG, FOR_EVER = 100, 1000, 1000000  # steps: ranks that wait for each other are slow on two cores
 DONE = "finished with exit code 0"
 FOUR = {"resources__nodes": 2, "resources__ranks_per_node": 2}
@@ -51,7 +52,7 @@ def occupy(case, partition="main", seconds=600):
     script = case.world.home.work / f"other-{case.name}.sh"
     script.write_text(f"#!/bin/sh\nsleep {seconds}\n")
     return case.world.cluster.client("sbatch", "--parsable", "-p", partition, "-w", case.nodes, "--exclusive", "-o", "/dev/null",
-                                     "-J", "other", script)
+                                     "-J", OTHERS, script)
 
 
 def scontrol(case, *words):
@@ -213,7 +214,7 @@ def state_saved(case):
     path, now = case.world.cluster.directory / "state" / "job_state", time.time()
     script = case.world.home.work / "true.sh"
     script.write_text("#!/bin/sh\n")
-    case.world.cluster.client("sbatch", "--parsable", "-o", "/dev/null", "-J", "other", script)  # a change
+    case.world.cluster.client("sbatch", "--parsable", "-o", "/dev/null", "-J", OTHERS, script)  # a change
     case.world.until("its state is saved", lambda: path.exists() and path.stat().st_mtime > now + 0.5)
 
 

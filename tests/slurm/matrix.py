@@ -22,7 +22,7 @@ import urllib.request
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cli"))
 from testbed import Cluster, skip_without_cluster, without_cluster, without_limits  # noqa: E402 (it makes tests/ importable)
-from cases import accounting_suffers, controller_suffers, daemon_suffers, nodes_suffer  # noqa: E402
+from cases import OTHERS, accounting_suffers, controller_suffers, daemon_suffers, nodes_suffer  # noqa: E402
 from evidence import Watcher, double_runs, lost_metrics  # noqa: E402
 from processes import lines_of, tagged  # noqa: E402
 from support import TINY, Home, corpus  # noqa: E402
@@ -207,9 +207,10 @@ def audit(world, rows):
     for row in rows:
         if listed.get(row[0]) != row[1]:
             row[-1] += f"; it was {row[1]} and is {listed.get(row[0])} now"
-    for line in world.cluster.run("squeue", "-h", "-o", "%i %j %T").stdout.splitlines():
-        if not line.endswith(" COMPLETING"):  # over, but a controller that was away when the node said so asks it again in its own time
-            rows.append([f"({world.name})", "-", "-", "0", "0", "0", "", f"a job is left: {line}"])
+    for line in world.cluster.run("squeue", "-h", "-o", "%i|%j|%T|%r").stdout.splitlines():
+        number, name, state, reason = line.split("|", 3)
+        if name != OTHERS and state != "COMPLETING":  # over, but a controller that was away when the node said so asks it again in its own time
+            rows.append([f"({world.name})", "-", "-", "0", "0", "0", "", f"a job is left: {number} {name} {state}, {reason}"])
 
 
 def play_world(world, together, groups):

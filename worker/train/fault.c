@@ -5,13 +5,17 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { LINE_MAX_BYTES = 4096 };
 
-static void say(const char *text)
+// All at once: what another rank says, or mpirun, does not come between.
+static void say(const char *path)
 {
-    ssize_t put = write(STDERR_FILENO, text, strlen(text));
+    static const char before[] = "switchyard-worker: ", after[] = ": gone while in use: the file was cut short, or its disk is full or failing\n";
+    const struct iovec parts[] = {{(void *)before, strlen(before)}, {(void *)path, strlen(path)}, {(void *)after, strlen(after)}};
+    ssize_t put = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts);
     (void)put; // there is nobody else to tell
 }
 
@@ -57,9 +61,7 @@ static void explain(int number, siginfo_t *info, void *context)
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && !path && next_line(fd, line))
         path = path_if_covers(line, (uintptr_t)info->si_addr);
-    say("switchyard-worker: ");
     say(path ? path : "memory");
-    say(": gone while in use: the file was cut short, or its disk is full or failing\n");
 }
 
 void fault_explain(void)
