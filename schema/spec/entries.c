@@ -7,7 +7,8 @@
 
 enum { NEEDS_MAX = 100000 }; // pairs of runs that a submission stores
 
-static const char *const kinds[] = {"train", "tokenize", "check", NULL};
+enum { KINDS = 3 };
+static const char *const kinds[KINDS] = {"train", "tokenize", "check"};
 
 static struct spec_entry *add_entry(struct spec_file *file, struct entry entry, const char *name)
 {
@@ -24,11 +25,14 @@ static struct spec_entry *add_entry(struct spec_file *file, struct entry entry, 
 // The kind of a stage; train where it is wrong, with the fault recorded.
 static const char *read_kind(struct problems *problems, const struct node *name, const struct node *kind)
 {
-    for (size_t i = 0; kind && kind->kind == NODE_SCALAR && kinds[i]; i++)
+    bool word = kind && kind->kind == NODE_SCALAR;
+    for (size_t i = 0; word && i < KINDS; i++)
         if (strcmp(kind->text, kinds[i]) == 0)
             return kinds[i];
+    const char *near = word ? near_name(kind->text, kinds, KINDS) : NULL;
     if (kind)
-        problem_at(problems, kind, "`stages.%.60s.kind` expects one of `train`, `tokenize`, `check`", name->text);
+        problem_at(problems, kind, "`stages.%.60s.kind` expects one of `train`, `tokenize`, `check`%s%.60s%s%s%s%s", name->text, word ? ", not `" : "",
+            word ? kind->text : "", word ? "`" : "", near ? ": did you mean `" : "", near ? near : "", near ? "`?" : "");
     else
         problem_at(problems, name, "`stages.%.60s` needs a `kind`: one of `train`, `tokenize`, `check`", name->text);
     return kinds[0];
