@@ -85,8 +85,11 @@ void plan_show_sweeps(const struct json *sweeps)
     for (size_t i = 0; i < js_count(sweeps); i++) {
         const struct json *sweep = js_at(sweeps, i), *keys = js_get(sweep, "keys");
         long long trials = (long long)js_integer_of(js_get(sweep, "trials"), 0), canary = (long long)js_integer_of(js_get(sweep, "canary"), 0);
-        printf("\nsweep of %s: %lld trial%s, %s … %s\n", js_string_of(js_get(sweep, "entry"), "?"), trials, trials == 1 ? "" : "s",
-            js_string_of(js_get(sweep, "first"), "?"), js_string_of(js_get(sweep, "last"), "?"));
+        printf("\nsweep of %s: %lld trial%s, %s", js_string_of(js_get(sweep, "entry"), "?"), trials, trials == 1 ? "" : "s",
+            js_string_of(js_get(sweep, "first"), "?"));
+        if (trials != 1)
+            printf(" … %s", js_string_of(js_get(sweep, "last"), "?"));
+        printf("\n");
         for (void *at = js_first(keys); at; at = js_next(keys, at))
             show_values(js_key(at), js_value(at));
         if (canary)

@@ -67,9 +67,10 @@ static void print_runs(const struct spec_file *file)
             continue; // the first trial speaks for the sweep
         size_t refused = js_count(run->unsupported);
         printf("%s/%s: ok", run->spec.project, entry->name);
-        if (entry->swept)
-            printf(" (%zu trial%s, %s … %s)", entry->count, entry->count == 1 ? "" : "s", run->spec.name,
-                file->runs[entry->first + entry->count - 1].spec.name);
+        if (entry->swept && entry->count == 1)
+            printf(" (1 trial, %s)", run->spec.name);
+        else if (entry->swept)
+            printf(" (%zu trials, %s … %s)", entry->count, run->spec.name, file->runs[entry->first + entry->count - 1].spec.name);
         if (refused)
             printf(" (%zu %s that this build cannot run yet)", refused, refused == 1 ? "key" : "keys");
         printf("\n");

@@ -45,6 +45,9 @@ def canary_and_places(home):
     table = home.cli("plan", spec).stdout
     assert "sweep of dense: 6 trials, dense-peak1e-3-seed1 … dense-peak25e-4-seed3\n" in table, table
     assert "total: 6 runs, " in table and "at most 1 core-hours" in table and "seed2" not in table, table
+    one = home.spec(COMMON + "sweep: {grid: {training.seed: [1]}}\nruns: {dense: {}}\n", name="one.yaml")
+    assert home.cli("validate", one).stdout == "tiny/dense: ok (1 trial, dense-seed1)\n"
+    assert "sweep of dense: 1 trial, dense-seed1\n" in home.cli("plan", one).stdout
     submitted = home.json("submit", spec)["runs"]
     trains = [run["name"] for run in submitted if run["kind"] == "train"]
     assert trains == [run["name"] + "-1" for run in planned["runs"]], (trains, planned["runs"])
