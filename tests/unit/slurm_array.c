@@ -233,9 +233,9 @@ static void list_array(const char *state, const char *directory, const char *id,
 {
     struct text lines;
     text_init(&lines, 1 << 16);
-    for (int i = from; i <= to; i++)
-        text_addf(&lines, "%s_%d\x1f%s\x1f" "0\x1f" "0\x1f" "1796023116\x1f" "0:05\x1fn1\x1fNone\x1fswitchyard:array:%s\x1fp.r-0+11\x1f%s\n", id, i, state,
-            strrchr(directory, '/') + 1, directory);
+    for (int n = 0; n <= abs(to - from); n++)
+        text_addf(&lines, "%s_%d\x1f%s\x1f" "0\x1f" "0\x1f" "1796023116\x1f" "0:05\x1fn1\x1fNone\x1fswitchyard:array:%s\x1fp.r-0+11\x1f%s\n", id,
+            from < to ? from + n : from - n, state, strrchr(directory, '/') + 1, directory);
     put("squeue.out", lines.at);
     text_release(&lines);
 }
@@ -458,7 +458,7 @@ static void test_strangers(void **state)
     submit_all();
     array_directory(directory);
     new_executor();
-    list_array("RUNNING", directory, "7", 2, 3);
+    list_array("RUNNING", directory, "7", 3, 2);
     for (double began = clock_steady(); slurm_strangers(slurm, &list, &count) != 0 && clock_steady() - began < 20;)
         executor_slurm()->poll(slurm, NULL, 0, &err);
     assert_int_equal(count, 2);

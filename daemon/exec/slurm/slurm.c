@@ -354,6 +354,12 @@ static void add_stranger(struct slurm_stranger *stranger, const struct row *row)
     stranger->directory = string_copy(row->directory);
 }
 
+// squeue lists by state and priority: whoever looks for a number wants them in order.
+static int by_number(const void *a, const void *b)
+{
+    return strverscmp(((const struct slurm_stranger *)a)->id, ((const struct slurm_stranger *)b)->id);
+}
+
 int slurm_strangers(struct slurm *slurm, struct slurm_stranger **list, size_t *count)
 {
     *list = NULL;
@@ -376,6 +382,8 @@ int slurm_strangers(struct slurm *slurm, struct slurm_stranger **list, size_t *c
             add_stranger(&(*list)[(*count)++], &rows->at[i]);
     }
     pthread_mutex_unlock(&slurm->lock);
+    if (*count)
+        qsort(*list, *count, sizeof **list, by_number);
     return fresh ? 0 : 1;
 }
 
