@@ -1,5 +1,6 @@
 // `switchyard adopt [RUN_DIRECTORY | JOB | RUN_ID]…`: jobs that carry our mark and are in no row of the daemon's, and taking them in.
 #include "daemon/cli/client.h"
+#include "daemon/cli/silence.h"
 #include "daemon/cli/table.h"
 #include "schema/base/file.h"
 
@@ -20,7 +21,10 @@ static struct json *ask_strangers(struct client *client)
         usleep(ANSWER_PAUSE_US);
     }
     js_free(answer);
-    fprintf(stderr, "switchyard: the scheduler does not answer\n");
+    struct json *health = client_get(client, "/api/v1/health");
+    if (!silence_say(health, NULL))
+        fprintf(stderr, "switchyard: the scheduler does not answer\n");
+    js_free(health);
     return NULL;
 }
 

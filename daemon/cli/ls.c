@@ -2,6 +2,7 @@
 #include "daemon/cli/client.h"
 #include "daemon/cli/format.h"
 #include "daemon/cli/listed.h"
+#include "daemon/cli/silence.h"
 #include "daemon/cli/swept.h"
 #include "daemon/cli/view.h"
 
@@ -33,12 +34,8 @@ static void say_health(struct client *client)
 {
     struct json *health = client_get(client, "/api/v1/health");
     const struct json *config = js_get(health, "config");
-    const char *fault = js_string_of(js_get(config, "fault"), NULL), *name = js_string_of(js_get(js_get(health, "scheduler"), "name"), "the scheduler");
-    const struct json *scheduler = js_get(health, "scheduler"), *since = js_get(scheduler, "silent_since"), *faults = js_get(scheduler, "faults");
-    char when[FORMAT_MAX];
-    if (scheduler && !js_boolean_of(js_get(scheduler, "answers"), true) && js_real_of(since, 0) > 0)
-        fprintf(stderr, "%s has not answered since %s%s%s\n", strcmp(name, "slurm") == 0 ? "Slurm" : name,
-            format_time(when, js_real_of(since, 0)), js_count(faults) ? ": " : "", js_string_of(js_at(faults, 0), ""));
+    const char *fault = js_string_of(js_get(config, "fault"), NULL);
+    silence_say(health, NULL);
     if (fault)
         fprintf(stderr, "%s is broken; what it said before counts until it is mended:\n%s\n", js_string_of(js_get(config, "file"), "config.yaml"), fault);
     js_free(health);

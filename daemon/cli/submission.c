@@ -3,6 +3,7 @@
 #include "daemon/cli/format.h"
 #include "daemon/cli/home.h"
 #include "daemon/cli/plan_slurm.h"
+#include "daemon/cli/silence.h"
 #include "daemon/exec/slurm/tally.h"
 #include "daemon/cli/submitting.h"
 #include "daemon/cli/warnings.h"
@@ -180,10 +181,7 @@ static struct json *body_of(const struct spec_file *file, const struct arguments
 static void say_silence(struct client *client)
 {
     struct json *health = client_get(client, "/api/v1/health");
-    double since = js_real_of(js_get(js_get(health, "scheduler"), "silent_since"), 0);
-    char when[FORMAT_MAX];
-    if (since > 0)
-        fprintf(stderr, "Slurm has not answered since %s: the daemon hands the runs over when it does\n", format_time(when, since));
+    silence_say(health, "the daemon hands the runs over when it does");
     js_free(health);
 }
 

@@ -79,6 +79,8 @@ def says_silence(home, place):
     wait_until("its silence", lambda: home.ask("/api/v1/health")["scheduler"]["silent_since"])
     told = home.cli("submit", home.spec(SPEC), "--name", "late").stderr
     assert "\nSlurm has not answered since " in told and told.endswith(" UTC: the daemon hands the runs over when it does\n"), told
+    told = home.run("adopt", timeout=LIMIT).stderr
+    assert told.startswith("Slurm has not answered since ") and "Unable to contact slurm controller" in told, told
     (place / "squeue.away").rename(place / "squeue")
     for name in ("early", "late"):
         check_cancelled(home, name)

@@ -84,7 +84,7 @@ static void test_not_there(void **state)
     struct command_request request = {.argv = argv, .environment = small_environment, .deadline = 5, .output_max = 10};
     struct error err = {0};
     assert_null(command_start(&request, &err));
-    assert_string_equal(err.text, "cannot start no-such-command-of-ours: No such file or directory");
+    assert_string_equal(err.text, "there is no no-such-command-of-ours on the daemon's PATH: start `switchyard serve` where Slurm's commands are");
     argv[0] = "true";
     request.directory = "/no/such/directory";
     assert_null(command_start(&request, &err));

@@ -302,7 +302,7 @@ static void test_not_installed(void **state)
     put("sbatch", NULL);
     setenv("PATH", "/nowhere", 1);
     assert_int_equal(submit_until_decided(&err), -1);
-    assert_string_equal(err.text, "cannot start sbatch: No such file or directory");
+    assert_string_equal(err.text, "there is no sbatch on the daemon's PATH: start `switchyard serve` where Slurm's commands are");
 }
 
 static void test_limit_of_submissions_is_waited_for(void **state)

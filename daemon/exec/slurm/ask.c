@@ -39,20 +39,6 @@ void slurm_answer_release(struct slurm_answer *answer)
     text_release(&answer->talk);
 }
 
-bool slurm_on_path(const char *program)
-{
-    const char *path = getenv("PATH");
-    bool found = false;
-    for (const char *at = path ? path : ""; *at && !found;) {
-        size_t length = strcspn(at, ":");
-        char *file = string_format("%.*s/%s", (int)length, at, program);
-        found = length && access(file, X_OK) == 0;
-        free(file);
-        at += length + (at[length] == ':');
-    }
-    return found;
-}
-
 // "sbatch: Job 7 to start at 1764488000 using 16 processors on nodes n[1-2] in partition main"
 static bool read_start(struct slurm_estimate *estimate, const char *talk)
 {
@@ -101,7 +87,7 @@ bool slurm_estimate(struct slurm_estimate *estimate, const char *const *options)
     const char *talk = answer.talk.length ? answer.talk.at : "";
     if (!asked && *talk)
         snprintf(estimate->silence, sizeof estimate->silence, "%.*s", (int)strcspn(talk, "\n"), talk);
-    else if (!asked && !slurm_on_path("sbatch"))
+    else if (!asked && !command_on_path("sbatch"))
         snprintf(estimate->silence, sizeof estimate->silence, "there is no sbatch on PATH");
     else if (!asked)
         snprintf(estimate->silence, sizeof estimate->silence, "sbatch gave no estimate");

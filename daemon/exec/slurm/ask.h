@@ -11,7 +11,6 @@ struct slurm_answer {
 // argv[0] is looked for on PATH. False where there is no such command, or it did not come to an end within `seconds`. Release in both cases.
 bool slurm_ask(struct slurm_answer *answer, const char *const *argv, double seconds);
 void slurm_answer_release(struct slurm_answer *answer);
-bool slurm_on_path(const char *program);
 
 // When Slurm would start a job with these options of sbatch, by its own estimate.
 struct slurm_estimate {

@@ -71,6 +71,20 @@ static void close_pipe(int ends[2])
     ends[0] = ends[1] = -1;
 }
 
+bool command_on_path(const char *program)
+{
+    const char *path = getenv("PATH");
+    bool found = false;
+    for (const char *at = path ? path : ""; *at && !found;) {
+        size_t length = strcspn(at, ":");
+        char *file = string_format("%.*s/%s", (int)length, at, program);
+        found = length && access(file, X_OK) == 0;
+        free(file);
+        at += length + (at[length] == ':');
+    }
+    return found;
+}
+
 struct command *command_start(const struct command_request *request, struct error *err)
 {
     reap_left();
@@ -85,7 +99,10 @@ struct command *command_start(const struct command_request *request, struct erro
         close_pipe(output);
         close_pipe(talk);
         errno = fault;
-        error_errno(err, "cannot start %s", request->argv[0]);
+        if (fault == ENOENT && !strchr(request->argv[0], '/') && !command_on_path(request->argv[0]))
+            error_set(err, "there is no %s on the daemon's PATH: start `switchyard serve` where Slurm's commands are", request->argv[0]);
+        else
+            error_errno(err, "cannot start %s", request->argv[0]);
         return NULL;
     }
     close(output[1]);

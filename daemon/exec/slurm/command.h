@@ -51,3 +51,6 @@ bool command_is_refuted(const struct command_result *result);
 // print (SLURM_…, SBATCH_…, SQUEUE_…, SACCT_…, SCANCEL_…, SINFO_…; where the cluster is, SLURM_CONF, stays), with LC_ALL=C and times as
 // seconds since 1970. The list is free()d by the caller, its entries are lent.
 const char **command_environment(void);
+
+// Is there such a program on this process's PATH?
+bool command_on_path(const char *program);

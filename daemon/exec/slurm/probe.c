@@ -1,5 +1,6 @@
 #include "daemon/exec/slurm/probe.h"
 #include "daemon/exec/slurm/ask.h"
+#include "daemon/exec/slurm/command.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -16,7 +17,7 @@ static void refuse(struct error *err, const char *program, const char *talk)
 {
     if (*talk)
         error_set(err, "no Slurm answers here: %.*s", (int)strcspn(talk, "\n"), talk);
-    else if (slurm_on_path(program))
+    else if (command_on_path(program))
         error_set(err, "no Slurm answers here: %s gave no answer within %.0f s", program, PROBE_SECONDS);
     else
         error_set(err, "no Slurm answers here: there is no %s on PATH; on many clusters `module load slurm`, or a login node, brings it", program);
