@@ -5,6 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static void say_counts(long long cancelled, long long stopping)
+{
+    if (cancelled)
+        printf("cancelled %lld run%s that had not begun%s", cancelled, cancelled == 1 ? "" : "s", stopping ? ", " : "");
+    if (stopping)
+        printf("stopping %lld%s", stopping, cancelled ? "" : stopping == 1 ? " run" : " runs");
+    printf("\n");
+}
+
 static int cancel_many(const struct arguments *arguments, const char *member, const char *value)
 {
     struct client *client = client_for(arguments);
@@ -19,7 +28,7 @@ static int cancel_many(const struct arguments *arguments, const char *member, co
     if (answer && !argument_flag(arguments, "json") && cancelled + stopping == 0)
         printf("nothing to cancel: every run of it is over\n");
     else if (answer && !argument_flag(arguments, "json"))
-        printf("cancelled %lld run%s that had not begun, stopping %lld\n", cancelled, cancelled == 1 ? "" : "s", stopping);
+        say_counts(cancelled, stopping);
     int code = answer ? CLI_DONE : CLI_NO_DAEMON;
     js_free(answer);
     js_free(body);
@@ -31,7 +40,7 @@ static int run_cancel(const struct arguments *arguments)
 {
     const char *project = argument_value(arguments, "project", NULL), *submission = argument_value(arguments, "submission", NULL);
     if ((project != NULL) + (submission != NULL) + (arguments->count > 0) != 1)
-        return usage_error("cancel needs runs, or --submission RUN, or --project NAME");
+        return usage_error("cancel needs one of: runs, --submission RUN, --project NAME");
     if (project && !target_is_name(project))
         return usage_error("'%s' is no name of a project", project);
     if (submission && !client_is_run_name(submission))

@@ -82,8 +82,11 @@ def says_silence(home, place):
     told = home.run("adopt", timeout=LIMIT).stderr
     assert told.startswith("Slurm has not answered since ") and "Unable to contact slurm controller" in told, told
     (place / "squeue.away").rename(place / "squeue")
-    for name in ("early", "late"):
-        check_cancelled(home, name)
+    told = home.run("cancel", "--submission", "early", "--project", "tiny").stderr
+    assert told == "switchyard: cancel needs one of: runs, --submission RUN, --project NAME\n", told
+    assert home.cli("cancel", "--submission", "early").stdout == "stopping 1 run\n"
+    home.wait_for("early", ["cancelled"], LIMIT)
+    check_cancelled(home, "late")
 
 
 def ends_what_came(home, place):
