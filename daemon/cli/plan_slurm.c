@@ -86,13 +86,22 @@ static void doubt(struct json *doubts, const char *format, ...)
     free(sentence);
 }
 
+enum { PARTITIONS_SAID = 12, KNOWN_MAX = 1024 };
+
 static void doubt_partition(struct json *doubts, const char *name, const struct config_slurm *site)
 {
     const char *names[CONFIG_PARTITIONS_MAX];
     for (size_t i = 0; i < site->partitions_count; i++)
         names[i] = site->partitions[i].name;
     const char *near = near_name(name, names, site->partitions_count);
-    doubt(doubts, "the cluster has no partition %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    struct text known;
+    text_init(&known, KNOWN_MAX);
+    for (size_t i = 0; !near && i < site->partitions_count && i < PARTITIONS_SAID; i++)
+        text_addf(&known, "%s%s", i ? ", " : ": it has ", names[i]);
+    if (!near && site->partitions_count > PARTITIONS_SAID)
+        text_addf(&known, " and %zu more", site->partitions_count - PARTITIONS_SAID);
+    doubt(doubts, "the cluster has no partition %s%s%s%s", name, near ? " (did you mean " : "", near ? near : known.at, near ? "?)" : "");
+    text_release(&known);
 }
 
 static void doubt_sizes(struct json *doubts, const struct spec *spec, const struct config_partition *partition)

@@ -127,6 +127,8 @@ def doubted(home):
     spec = home.spec(text + "sweep: {grid: {training.seed: [1, 2, 3]}}\nruns: {dense: {}}\n", "doubt.yaml")
     done = home.cli("submit", spec, "--name", "typo", "--run", "dense-seed1")
     assert f"warning: dense-seed1: {config} says: the cluster has no partition mian (did you mean main?)\n" in done.stderr, done
+    done = home.cli("plan", spec, "--run", "dense", "--set", "slurm.partition=gpux")
+    assert f" {config} says: the cluster has no partition gpux: it has main\n" in done.stderr, done
     done = home.cli("submit", spec, "--set", "slurm.partition=main", "--set", "resources.time_limit=10m")
     assert done.stderr.count(" says: a time limit of 10m 00s is more than the 5m 00s of partition main: ") == 1, done
     assert "submitted tiny/dense-seed3-1\n" in done.stdout and "says:" not in home.cli("submit", spec, "--set", "executor=local").stderr
@@ -201,6 +203,11 @@ def slurm(home):
     config.unlink()
     done = home.cli("config", "slurm", environment=fake(home, {}), code=3)
     assert done.stderr == "switchyard: no Slurm answers here: sinfo: error: Unable to contact slurm controller (connect failure)\n" and not config.exists(), done
+    lost = fake(home, {})
+    (home.work / "tools" / "sinfo").write_text("#!/bin/sh\necho 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host' >&2\n"
+                                               "echo 'sinfo: fatal: Could not establish a configuration source' >&2\nexit 1\n")
+    done = home.cli("config", "slurm", environment=lost, code=3)
+    assert done.stderr == "switchyard: no Slurm answers here: sinfo finds no slurm.conf: is SLURM_CONF set, and is this a machine of the cluster?\n", done
     done = home.cli("config", "slurm", environment={"PATH": "/nonexistent"}, code=3)
     assert "no Slurm answers here: there is no sinfo on PATH" in done.stderr, done
 

@@ -12,10 +12,15 @@
 
 #define PROBE_SECONDS 20.0
 
+// What all of Slurm's commands say, at last, where neither SLURM_CONF nor the usual places nor DNS lead to a slurm.conf.
+#define NO_CONFIGURATION "Could not establish a configuration source"
+
 // With the first line that it said; it begins with its own name.
 static void refuse(struct error *err, const char *program, const char *talk)
 {
-    if (*talk)
+    if (strstr(talk, NO_CONFIGURATION))
+        error_set(err, "no Slurm answers here: %s finds no slurm.conf: is SLURM_CONF set, and is this a machine of the cluster?", program);
+    else if (*talk)
         error_set(err, "no Slurm answers here: %.*s", (int)strcspn(talk, "\n"), talk);
     else if (command_on_path(program))
         error_set(err, "no Slurm answers here: %s gave no answer within %.0f s", program, PROBE_SECONDS);
