@@ -270,6 +270,12 @@ static const char *silence_of(const struct witnesses *w)
     return w->started && isfinite(w->heartbeat_age) && w->heartbeat_age >= SILENCE_LOST ? "; its heartbeat has been silent for more than a minute" : "";
 }
 
+// It trains on, for a process needs no name of its directory: what it writes goes where nobody looks.
+static const char *blindness_of(const struct witnesses *w)
+{
+    return w->vanished ? "; its directory is not there any more (removed, renamed, or its disk is away): nothing of what it does is seen" : "";
+}
+
 static void judge_alive(struct judgement *judgement, const struct witnesses *w)
 {
     if (w->phase == JOB_PENDING && !w->started)
@@ -282,10 +288,10 @@ static void judge_alive(struct judgement *judgement, const struct witnesses *w)
         decide(judgement, RUN_RUNNING, "heartbeat", "attempt %lld has its nodes (%s) and waits there: attempt %lld is asked to stop, and goes on until it "
             "ends or has been silent for %.0f s", (long long)w->attempt, words_or(w->nodes, "unknown"), (long long)w->attempt - 1, SILENCE_LOST);
     else if (w->queues && is_said(w->nodes))
-        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running on %s%s%s%s", (long long)w->attempt, w->nodes,
-            is_said(w->phase_reason) ? ": " : "", is_said(w->phase_reason) ? w->phase_reason : "", silence_of(w));
+        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running on %s%s%s%s%s", (long long)w->attempt, w->nodes,
+            is_said(w->phase_reason) ? ": " : "", is_said(w->phase_reason) ? w->phase_reason : "", silence_of(w), blindness_of(w));
     else if (w->started || w->phase == JOB_RUNNING)
-        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running", (long long)w->attempt);
+        decide(judgement, RUN_RUNNING, "scheduler", "attempt %lld is running%s", (long long)w->attempt, blindness_of(w));
 }
 
 // An attempt that its scheduler has given up, and its node with it, may live on there: nothing is over, and nothing new begins, while it beats.

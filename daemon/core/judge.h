@@ -59,6 +59,7 @@ struct witnesses {
     bool exit_cancelled;   // the scheduler told the job, not us, that somebody cancelled it
     double exit_seen_for;  // seconds since we first saw the exit record
     bool started;          // the attempt's directory is there
+    bool vanished;         // it was there
     bool away;             // the run directory cannot be seen, nor that of its project: its disk is not mounted here, most likely
     bool removed;          // the run directory is not there any more, that of its project is
     bool before_alive;     // this attempt has not begun, and an earlier one that left no exit record beat less than SILENCE_LOST ago

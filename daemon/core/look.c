@@ -144,6 +144,7 @@ void watch_look(struct daemon *daemon, const struct view *view, const struct att
     }
     if (w->started && job->phase == JOB_ENDED && job->if_unbegun)
         w->phase = JOB_GONE;
+    w->vanished = !w->started && (attempt->ingest_offset > 0 || (watch->attempt == attempt->number && watch->directory_seen > 0));
     w->exit_present = w->started && attempt_left(view, attempt->number, end);
     double now = clock_steady();
     note_times(daemon, view, w, beat_path, now, job->asked);

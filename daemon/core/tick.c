@@ -22,7 +22,7 @@ static bool keep_database(struct daemon *daemon)
     int kept = state_keep_file(daemon->state, &err);
     pthread_mutex_unlock(&daemon->lock);
     if (kept > 0)
-        core_log("the state database was removed under this daemon; it has been written anew, nothing is lost");
+        core_log("the state database, or its log, was removed under this daemon; it has been written anew, nothing is lost");
     else if (kept < 0)
         core_log("%s: this daemon ends, jobs go on", err.text);
     return kept >= 0;

@@ -6,8 +6,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { STATEMENTS_MAX = 64, JSON_TEXT_MAX = 256 << 20, LOG_PAGES = 1000 };
+enum { STATEMENTS_MAX = 64, JSON_TEXT_MAX = 256 << 20, LOG_PAGES = 1000, SIDECARS = 2 };
+static const char *const sidecar_names[SIDECARS] = {"-wal", "-shm"};
 
 struct sql_query {
     struct sql *sql;
@@ -24,6 +26,7 @@ struct sql {
     int depth;             // transactions that are open, the inner ones as savepoints
     enum sql_fault fault;
     int log_pages;         // in the log after the last commit, where checkpoints are ours to make
+    struct stat sidecars[SIDECARS]; // as they were when it was opened; st_ino 0: there was none
 };
 
 const char *sql_version(void)
@@ -124,6 +127,29 @@ static int set_up(struct sql *sql, const struct sql_options *options, struct err
     return sql_script(sql, options->full_sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err);
 }
 
+// ---- the files beside it ----
+
+static struct stat look_at_sidecar(const struct sql *sql, size_t i)
+{
+    struct stat info = {0};
+    char *path = string_format("%s%s", sql->path, sidecar_names[i]);
+    if (stat(path, &info) != 0)
+        info = (struct stat){0};
+    free(path);
+    return info;
+}
+
+bool sql_sidecars_in_place(const struct sql *sql)
+{
+    for (size_t i = 0; i < SIDECARS; i++) {
+        struct stat now = look_at_sidecar(sql, i);
+        const struct stat *then = &sql->sidecars[i];
+        if (then->st_ino && (now.st_ino != then->st_ino || now.st_dev != then->st_dev))
+            return false;
+    }
+    return true;
+}
+
 int sql_open(struct sql **out, const char *path, const struct sql_options *options, struct error *err)
 {
     struct sql *sql = allocate(1, sizeof *sql);
@@ -140,6 +166,8 @@ int sql_open(struct sql **out, const char *path, const struct sql_options *optio
         sql_close(sql);
         return -1;
     }
+    for (size_t i = 0; i < SIDECARS; i++)
+        sql->sidecars[i] = look_at_sidecar(sql, i);
     *out = sql;
     return 0;
 }

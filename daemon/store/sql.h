@@ -24,6 +24,8 @@ struct sql_options {
 // WAL always. A file that is not a database is found here.
 int sql_open(struct sql **sql, const char *path, const struct sql_options *options, struct error *err);
 void sql_close(struct sql *sql); // NULL is fine
+// False: its log, or the index of that, was removed or replaced. What is committed then is found by nobody else, nor after a crash.
+bool sql_sidecars_in_place(const struct sql *sql);
 
 int sql_script(struct sql *sql, const char *script, struct error *err);
 int sql_do(struct sql *sql, struct error *err, const char *text, const char *types, ...); // runs to its end; rows are ignored

@@ -21,8 +21,8 @@ static inline bool run_state_ended(enum run_state state)
 struct state;
 int state_open(struct state **state, const char *path, struct error *err); // makes or migrates; refuses network file systems and newer versions
 void state_close(struct state *state);
-// Looks whether the file is still the one that is open. 0: it is; 1: it was removed, and has been written anew from what is open; -1: another
-// file is in its place, or it cannot be written.
+// Looks whether the file and its log are still those that are open. 0: they are; 1: one was removed, and the file has been written anew from
+// what is open; -1: another file is in its place, or it cannot be written.
 int state_keep_file(struct state *state, struct error *err);
 
 struct run_row {

@@ -1,5 +1,5 @@
-// The database's file under a daemon that has it open: removed, it is written anew from what the daemon still holds; replaced by another
-// one, nothing can be done but to say so.
+// The database's file under a daemon that has it open: removed, or parted from its log, it is written anew from what the daemon still holds;
+// replaced by another one, nothing can be done but to say so.
 #include "daemon/store/state_inside.h"
 #include "schema/base/file.h"
 
@@ -36,11 +36,10 @@ int state_keep_file(struct state *state, struct error *err)
     struct stat info;
     if (state->in_batch)
         return 0;
-    if (stat(state->path, &info) == 0)
-        return info.st_dev == state->device && info.st_ino == state->inode
-                   ? 0
-                   : error_set(err, "%s was replaced by another file while the daemon had it open", state->path);
-    if (errno != ENOENT)
+    bool there = stat(state->path, &info) == 0;
+    if (there && (info.st_dev != state->device || info.st_ino != state->inode))
+        return error_set(err, "%s was replaced by another file while the daemon had it open", state->path);
+    if (there ? sql_sidecars_in_place(state->sql) : errno != ENOENT)
         return 0; // looked at again
     char *saved = string_format("%s.saved", state->path);
     unlink(saved);
@@ -50,5 +49,6 @@ int state_keep_file(struct state *state, struct error *err)
     if (status == 0)
         put_in_place(state, saved);
     free(saved);
-    return status == 0 ? 1 : error_context(err, "%s was removed while the daemon had it open, and cannot be written anew", state->path);
+    return status == 0 ? 1 : error_context(err, "%s%s was removed while the daemon had it open, and cannot be written anew", state->path,
+                                 there ? "'s log" : "");
 }

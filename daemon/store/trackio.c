@@ -137,13 +137,9 @@ struct project *trackio_project(struct trackio *trackio, const char *name, struc
 
 // ---- reading ----
 
-int trackio_each_row(struct trackio *trackio, const char *name, const char *run_id, int64_t after_id,
+static int read_rows(struct project *project, const char *run_id, int64_t after_id,
     void (*visit)(void *context, int64_t id, int64_t step, double time, const struct json *metrics), void *context, struct error *err)
 {
-    struct project *project = trackio_project(trackio, name, err);
-    int status = project ? project_open_to_read(project, err) : -1;
-    if (status != 0)
-        return status < 0 ? -1 : 0;
     struct sql_query *query = sql_ask(project->sql, err, "SELECT id, step, timestamp, metrics FROM metrics WHERE run_id = ? AND id > ? ORDER BY id",
         "ti", run_id, after_id);
     if (!query)
@@ -159,4 +155,21 @@ int trackio_each_row(struct trackio *trackio, const char *name, const char *run_
     }
     sql_done(query);
     return got;
+}
+
+// What was not open before is closed: SQLite keeps the index of a log for all of a process's connections as long as one is open, and who finds
+// the log removed must be able to begin anew.
+int trackio_each_row(struct trackio *trackio, const char *name, const char *run_id, int64_t after_id,
+    void (*visit)(void *context, int64_t id, int64_t step, double time, const struct json *metrics), void *context, struct error *err)
+{
+    struct project *project = trackio_project(trackio, name, err);
+    bool was_open = project && project->sql;
+    int status = project ? project_open_to_read(project, err) : -1;
+    if (status == 0)
+        status = read_rows(project, run_id, after_id, visit, context, err);
+    else if (status > 0)
+        status = 0; // no such database
+    if (project && !was_open)
+        project_close(project);
+    return status;
 }

@@ -90,7 +90,7 @@ void project_free(struct project *project)
 bool project_is_in_place(const struct project *project)
 {
     struct stat info;
-    return stat(project->database, &info) == 0 && info.st_dev == project->device && info.st_ino == project->inode;
+    return stat(project->database, &info) == 0 && info.st_dev == project->device && info.st_ino == project->inode && sql_sidecars_in_place(project->sql);
 }
 
 static void remove_leftovers(const char *path)

@@ -17,7 +17,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from processes import send, tagged  # noqa: E402
+from processes import lines_of, send, tagged  # noqa: E402
 from support import TINY, Home  # noqa: E402
 
 ENDED = ["succeeded", "failed", "cancelled", "timed_out", "lost"]
@@ -184,6 +184,45 @@ def database_removed(home):
     assert (directory / "attempt-1").exists() and not (directory / "attempt-2").exists()
 
 
+def logs_removed(home):
+    """The logs of both databases are removed under the daemon, not the databases: what was in them, and what comes after, is there after a kill."""
+    directory = start(home)
+    for folder in (home.home, home.trackio):
+        for path in folder.glob("*.db-*"):
+            path.unlink()
+    moves(home)
+    until("logs again", lambda: list(home.home.glob("*.db-wal")) and list(home.trackio.glob("*.db-wal")), 10)
+    home.cli("submit", home.spec(), "--run", "moe")
+    home.wait_for("moe-1", ["succeeded"], 60)
+    before = home.json("show", "dense-1")
+    home.stop(signal.SIGKILL)
+    home.serve()
+    assert {row["name"]: row["state"] for row in home.json("ls")["runs"]} == {"tokenize-1": "succeeded", "dense-1": "running", "moe-1": "succeeded"}
+    assert [e["id"] for e in home.json("show", "dense-1")["events"]][:len(before["events"])] == [e["id"] for e in before["events"]]
+    moves(home)
+    cancelled(home)
+    last = max(line["step"] for _, line in lines_of(directory) if line["kind"] == "metric")
+    assert sorted(rows_of(home, before["run_id"])) == list(range(1, last + 1)), "a step is missing, or there twice"
+
+
+def directory_renamed(home):
+    """A run's directory is renamed while it trains: it is said that nobody sees what it does, by the next daemon too; back again, nothing is lost."""
+    directory = start(home)
+    away = directory.rename(directory.with_name("away"))
+    said = lambda: "its directory is not there any more" in home.json("show", "dense-1")["reason"]
+    until("a word of it", said, 10)
+    home.stop(signal.SIGKILL)
+    home.serve()
+    until("a word of the next daemon's", said, 10)
+    assert home.json("show", "dense-1")["state"] == "running"
+    away.rename(directory)
+    moves(home)
+    until("no word of it", lambda: not said(), 10)
+    cancelled(home)
+    last = max(line["step"] for _, line in lines_of(directory) if line["kind"] == "metric")
+    assert sorted(rows_of(home, home.json("show", "dense-1")["run_id"])) == list(range(1, last + 1)), "a step is missing, or there twice"
+
+
 def data_cut(home):
     """The tokens are cut short while they are mapped: a failure that names the file, not a hang and not a stack of addresses."""
     start(home, LONG.replace("ranks_per_node: 1", "ranks_per_node: 2"))
@@ -283,7 +322,8 @@ def attempt(trial):
 
 
 def main():
-    trials = [clock_set, database_locked, database_removed, strange_exit_records, strange_records, data_cut, neighbour, damaged_checkpoint, disk_full]
+    trials = [clock_set, database_locked, database_removed, logs_removed, directory_renamed, strange_exit_records, strange_records, data_cut, neighbour,
+              damaged_checkpoint, disk_full]
     trials = [trial for trial in trials if not sys.argv[1:] or trial.__name__ in sys.argv[1:]]
     if disk_full in trials and os.geteuid() != 0:
         trials.remove(disk_full)
