@@ -433,6 +433,12 @@ static void judge_forgotten(struct judgement *judgement, const struct witnesses 
     judgement->requeue = true;
 }
 
+// job.sh on this machine could not begin an attempt (a directory that it may not write, say), said so and ended.
+static bool is_unbegun_here(const struct witnesses *w)
+{
+    return !w->queues && !w->started && !w->vanished && !w->cancel_requested && w->gone_for >= DESERTED_WAIT && is_said(w->last_words);
+}
+
 // Nobody there, for all that the executor can see.
 static void judge_gone(struct judgement *judgement, const struct witnesses *w)
 {
@@ -444,6 +450,8 @@ static void judge_gone(struct judgement *judgement, const struct witnesses *w)
         judge_before_alive(judgement, w, "the scheduler does not know the job any more");
     else if (w->queues && !w->started && !beating && (silent || w->cancel_requested))
         judge_forgotten(judgement, w);
+    else if (is_unbegun_here(w))
+        judge_code(judgement, w, -1, 0, "ended before an attempt began", "scheduler");
     else if ((stopped_by_us || silent) && w->records_complete)
         judge_silent(judgement, w);
     else if (w->queues && beating && w->started)

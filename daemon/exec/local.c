@@ -25,11 +25,12 @@
 #define MEMORY_LOOK_SECONDS 1.0
 #define LOOK_AGE_MAX 0.05 // seconds: what a look at the machine is good for where it may be a little old
 
-// In a session of its own; job.sh's own complaints go to submit.log in the run directory.
+// In a session of its own; job.sh's own complaints go to submit.log in the run directory, which has those of the last job alone: where no attempt
+// begins, they say why.
 static int spawn(pid_t *pid, char *const *argv, const char **environment, const char *directory)
 {
     char *path = path_join(directory, "submit.log");
-    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     int fault = log < 0 ? errno : spawn_apart(pid, (const char *const *)argv, environment, directory, log, log);
     if (log >= 0)
         close(log);

@@ -223,6 +223,14 @@ def directory_renamed(home):
     assert sorted(rows_of(home, home.json("show", "dense-1")["run_id"])) == list(range(1, last + 1)), "a step is missing, or there twice"
 
 
+def never_begins(home):
+    """A job that cannot make its attempt's directory has failed, within seconds, and says why: it is not one that somebody killed."""
+    home.serve()
+    home.cli("submit", home.spec(TINY.replace("resources:", "environment: {variables: {PATH: /nowhere}}\nresources:")), "--run", "dense")
+    shown = home.wait_for("dense-1", ENDED, 30)
+    assert shown["state"] == "failed" and "ended before an attempt began: " in shown["reason"] and "not found" in shown["reason"], shown["reason"]
+
+
 def data_cut(home):
     """The tokens are cut short while they are mapped: a failure that names the file, not a hang and not a stack of addresses."""
     start(home, LONG.replace("ranks_per_node: 1", "ranks_per_node: 2"))
@@ -322,7 +330,7 @@ def attempt(trial):
 
 
 def main():
-    trials = [clock_set, database_locked, database_removed, logs_removed, directory_renamed, strange_exit_records, strange_records, data_cut, neighbour,
+    trials = [clock_set, database_locked, database_removed, logs_removed, directory_renamed, strange_exit_records, strange_records, never_begins, data_cut, neighbour,
               damaged_checkpoint, disk_full]
     trials = [trial for trial in trials if not sys.argv[1:] or trial.__name__ in sys.argv[1:]]
     if disk_full in trials and os.geteuid() != 0:

@@ -242,6 +242,8 @@ static const struct row table[] = {
     {"done", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .records_complete = true, .heartbeat_age = 1}, RUN_SUCCEEDED, 0, 0, "0", 0, 0, NULL},
     {"done, records not yet read", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .heartbeat_age = 1}, RUN_FINISHING, 0, 0, "records", 0, 0, NULL},
     {"done, a rank hangs on", {.state = RUN_RUNNING, .phase = JOB_RUNNING, .exit_present = true, .exit_seen_for = 5, .records_complete = true}, RUN_FINISHING, 1, 0, "have not", 0, 0, NULL},
+    {"could not begin, on this machine", {.state = RUN_SUBMITTED, .phase = JOB_GONE, .gone_for = 2, .heartbeat_age = INFINITY, .last_words = "job.sh: cannot make attempt-1", .attempt = 1}, RUN_FAILED, 0, 0, "ended before an attempt began: job.sh: cannot make", 0, 0, "scheduler"},
+    {"gone on this machine without a word", {.state = RUN_SUBMITTED, .phase = JOB_GONE, .gone_for = 2, .heartbeat_age = INFINITY, .attempt = 1}, RUN_SUBMITTED, 0, 0, "called lost", 0, 0, "scheduler"},
     {"failed", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 1, .records_complete = true, .last_words = "rank 1: no"}, RUN_FAILED, 0, 0, "rank 1: no", 0, 0, NULL},
     {"bad data", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 2, .records_complete = true, .last_words = "x.idx: corrupt"}, RUN_FAILED, 0, 0, "x.idx: corrupt", 0, 0, NULL},
     {"no room to say what is bad", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 2, .records_complete = true}, RUN_FAILED, 0, 0, "without a word on stderr: it could not write down what was wrong; is the disk full?", 0, CAUSE_FAILED, NULL},
