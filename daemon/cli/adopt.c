@@ -135,6 +135,7 @@ const struct command command_adopt = {
     .options = adopt_options,
     .description = "Without words it lists the scheduler's jobs that carry a mark of Switchyard's and belong to no run of this daemon: its database was\n"
                    "lost, or another home submitted them. With words it takes runs in, with everything they recorded: a run's\n"
-                   "directory, or the job or run id of one that is listed.",
+                   "directory, or the job or run id of one that is listed. The home that it came from must have no daemon then; when it has one again, the\n"
+                   "run is lost to it, and goes on here alone.",
     .run = run_adopt,
 };

@@ -184,19 +184,22 @@ static void look_at_count(struct planner *planner, const struct json *jobs, cons
             (long long)most);
 }
 
-// What all of them become on Slurm.
+// What those that train become on Slurm. Which texts are tokenised already is known to the daemon alone, and where none runs to nobody.
 static struct json *describe_jobs(const struct planner *planner, const struct spec_file *file, struct error *err)
 {
     struct slurm_tally tally = {0};
+    bool texts = false;
     int status = 0;
     for (size_t i = 0; i < file->count && status == 0; i++) {
         const struct spec_run *run = &file->runs[i];
         if (run->spec.executor != EXECUTOR_SLURM)
             continue;
+        texts |= run->spec.data.text != NULL;
+        if (strcmp(file->entries[run->entry].kind, "train") != 0)
+            continue;
         struct launch launch;
         char *directory = string_format("%s/%s/%s", planner->home, run->spec.project, run->spec.name);
-        bool trains = strcmp(file->entries[run->entry].kind, "train") == 0;
-        status = (trains ? launch_train : launch_tokenize)(&launch, &run->spec, &planner->machine, planner->worker, directory, err);
+        status = launch_train(&launch, &run->spec, &planner->machine, planner->worker, directory, err);
         if (status == 0) {
             slurm_tally_add(&tally, &launch, directory);
             launch_release(&launch);
@@ -204,6 +207,8 @@ static struct json *describe_jobs(const struct planner *planner, const struct sp
         free(directory);
     }
     struct json *jobs = slurm_tally_end(&tally, &planner->config.slurm);
+    if (js_kind(jobs) == JSON_KIND_OBJECT)
+        js_set(jobs, "texts", js_boolean(texts));
     if (status == 0)
         return jobs;
     js_free(jobs);
@@ -263,7 +268,8 @@ static void show(const struct json *answer, const struct cost *cost)
     plan_show_sweeps(js_get(answer, "sweeps"));
     char *sentence = cost_sentence(cost), *jobs = slurm_tally_words(js_get(answer, "slurm"));
     if (jobs)
-        printf("\non Slurm: %s\n", jobs);
+        printf("\non Slurm: %s%s\n", jobs,
+            js_boolean_of(js_get(js_get(answer, "slurm"), "texts"), false) ? "; one more for each text that is not tokenised yet" : "");
     printf("\ntotal: %s\n", sentence);
     free(jobs);
     free(sentence);

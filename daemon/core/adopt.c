@@ -6,14 +6,10 @@
 #include "schema/base/file.h"
 #include "schema/record/layout.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 enum { RUN_ID = 32 };
 
@@ -159,23 +155,6 @@ out:
     return status;
 }
 
-// Whether the home that the run was started from has a daemon now: two would both continue it, each with a job of its own.
-static bool is_looked_after(const struct daemon *daemon, const char *directory, struct answer *answer)
-{
-    struct json *job = read_file(directory, JOB_FILE, NULL);
-    const char *home = js_string_of(js_get(job, "home"), daemon->home);
-    char *path = path_join(home, "daemon.lock");
-    int fd = strcmp(home, daemon->home) == 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (held)
-        answer_fail(answer, 409, "%s belongs to the home %s, whose daemon runs: two would both continue it. End that daemon first", directory, home);
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    js_free(job);
-    return held;
-}
-
 // Within a change. Its last attempt, known or still to come, has a job: which, the executor will say. The earlier ones follow from the directory.
 static int add_run(struct daemon *daemon, struct run_row *row, struct error *err)
 {
@@ -205,7 +184,8 @@ static int take_in(struct daemon *daemon, struct run_row *row, struct answer *an
         return -1;
     }
     answer->status = 409;
-    return add_run(daemon, row, &answer->error);
+    int status = add_run(daemon, row, &answer->error);
+    return status == 0 ? owner_take(daemon, row->directory, &answer->error) : status;
 }
 
 void daemon_adopt(struct daemon *daemon, const char *directory, struct answer *answer)
@@ -214,7 +194,7 @@ void daemon_adopt(struct daemon *daemon, const char *directory, struct answer *a
     answer->status = 400;
     if (directory[0] != '/') {
         answer_fail(answer, 400, "'%.200s' is not an absolute path of a run directory", directory);
-    } else if (read_row(&row, directory, &answer->error) == 0 && !is_looked_after(daemon, directory, answer)) {
+    } else if (read_row(&row, directory, &answer->error) == 0) {
         if (change_begin_for(daemon, answer) == 0 && change_end_for(daemon, take_in(daemon, &row, answer), answer) == 0)
             answer_summary(daemon, row.id, 201, answer);
     }

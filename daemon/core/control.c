@@ -118,21 +118,27 @@ void daemon_cancel_many(struct daemon *daemon, const char *project, const char *
 // ---- retry: what it needs ----
 
 // Within a change: back into the queue, and before it whatever it needs that did not succeed. Depth is bounded by the needs themselves: they have no cycle.
-static int retry(struct daemon *daemon, const struct run_row *row, struct error *err)
+static int retry(struct daemon *daemon, const struct run_row *row, struct answer *answer)
 {
     int64_t needed[NEEDS_MAX];
     size_t count = 0;
+    struct error *err = &answer->error;
+    answer->status = 500;
     if (state_needs(daemon->state, row->id, needed, NEEDS_MAX, &count, err) != 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
         struct run_row need;
         if (state_get_run(daemon->state, needed[i], &need, err) != 0)
             return -1;
-        int status = run_state_ended(need.state) && need.state != RUN_SUCCEEDED ? retry(daemon, &need, err) : 0;
+        int status = run_state_ended(need.state) && need.state != RUN_SUCCEEDED ? retry(daemon, &need, answer) : 0;
         run_row_release(&need);
         if (status != 0)
             return -1;
     }
+    answer->status = 409;
+    if (owner_take(daemon, row->directory, err) != 0)
+        return -1;
+    answer->status = 500;
     if (state_set_retry(daemon->state, row->id, 0, 0, row->excluded, err) != 0)
         return -1;
     char reason[128];
@@ -267,10 +273,7 @@ static int try_again(struct daemon *daemon, const struct run_row *row, const str
         return answer_fail(answer, 409, "%s/%s has succeeded: there is nothing to try again", row->project, row->name);
     if (settle_spec(daemon, row, accepted, answer) != 0)
         return -1;
-    int status = retry(daemon, row, &answer->error);
-    if (status != 0)
-        answer->status = 500;
-    return status;
+    return retry(daemon, row, answer);
 }
 
 void daemon_retry(struct daemon *daemon, const char *run, const struct json *accepted, struct answer *answer)

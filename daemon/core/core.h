@@ -78,7 +78,8 @@ struct watch {
     double handing_since;                                // … since then, steady seconds; 0: it is not
     double expected_start;                                // as the scheduler says, wall seconds; 0: it does not. Written under the lock
     struct facts facts;
-    bool recalled;                                        // the facts, and the worker's own end
+    bool elsewhere;                                       // another home has adopted it (owner.c)
+    bool recalled;                                        // the facts, that, and the worker's own end
     bool used;                                            // in this tick
     struct watch *next;
 };
@@ -182,7 +183,7 @@ struct views {
 int views_load(struct daemon *daemon, struct views *views, struct error *err); // all that are with an executor, oldest first; takes the lock itself
 int views_load_one(struct daemon *daemon, struct views *views, int64_t run, struct error *err); // none, if it is not there
 void views_release(struct views *views);
-void watch_recall(struct daemon *daemon, struct watch *watch); // its facts, read once; takes the lock itself. views_load_one has done so
+void watch_recall(struct daemon *daemon, const struct view *view); // what its watch holds of its facts, read once; takes the lock itself. views_load_one has done so
 struct watch *watch_find(struct daemon *daemon, int64_t run); // NULL if nobody watches it; under the lock, or by the tick thread
 void watches_sweep(struct daemon *daemon);                    // forgets those that this tick did not use
 
@@ -277,6 +278,11 @@ int64_t checkpoint_step_said(const char *text); // the step that a checkpoint's 
 // watch.c: witnesses → judgement → state, stopping and killing, for one run that has a job. attempt is the row of its last attempt.
 void watch_new_job(struct watch *watch); // what was said of the last one says nothing of that which is handed over now
 void watch_run(struct daemon *daemon, const struct view *view, struct attempt_row *attempt, struct job *job);
+
+// owner.c: the run becomes this home's to go on with. -1: another home's daemon looks after it, or its directory takes no note of it.
+int owner_take(const struct daemon *daemon, const char *directory, struct error *err);
+char *owner_elsewhere(const struct daemon *daemon, const char *directory); // the other home that has adopted it; NULL: none has. free()
+void owner_leave(struct daemon *daemon, const struct view *view); // the end of a run that is elsewhere: lost, for this home
 
 // reasons.c: the reason of a run that stays in its state, where it is a new one; and to the store with all that were said since the last time.
 void reason_say(struct daemon *daemon, const struct view *view, const struct judgement *judgement);

@@ -69,7 +69,7 @@ static size_t poll_all(struct daemon *daemon, const struct views *all, const str
         views[count++] = view;
         daemon->waiting += view->executor->queues && view->state == RUN_PENDING;
         if (!view->executor->queues)
-            watch_recall(daemon, view->watch); // how much memory it may use is looked at with the rest
+            watch_recall(daemon, view); // how much memory it may use is looked at with the rest
         if (is_on_its_way(view)) {
             daemon->handovers += view->executor->queues;
             continue;
@@ -105,7 +105,11 @@ static size_t gather(struct daemon *daemon, struct group *group, const struct vi
         const struct view *view = views[next];
         if (rests(daemon, view, &jobs[next]))
             continue;
-        watch_recall(daemon, view->watch);
+        watch_recall(daemon, view);
+        if (view->watch->elsewhere) {
+            owner_leave(daemon, view);
+            continue;
+        }
         if (attempt_last(daemon, view, &group->attempts[group->count]) != 0) {
             view->watch->behind = false;
             continue;

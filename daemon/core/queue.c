@@ -185,6 +185,8 @@ static void start_one(struct round *round, const struct queued *queued, struct s
     const struct view *view = views.count ? &views.at[0] : NULL;
     if (view && view->state == RUN_QUEUED && !view->executor)
         schedule_fail(round->daemon, view, "its executor is not one of this build's");
+    else if (view && view->state == RUN_QUEUED && view->watch->elsewhere)
+        owner_leave(round->daemon, view);
     else if (view && view->state == RUN_QUEUED)
         start_if_room(round, queued, view, place);
     views_release(&views);

@@ -73,10 +73,14 @@ static void recall_facts(struct daemon *daemon, struct watch *watch)
 }
 
 // Once, since a spec is long and a tick short; and not of all runs before the first of them is looked at.
-void watch_recall(struct daemon *daemon, struct watch *watch)
+void watch_recall(struct daemon *daemon, const struct view *view)
 {
+    struct watch *watch = view->watch;
     if (watch->recalled)
         return;
+    char *home = owner_elsewhere(daemon, view->directory);
+    watch->elsewhere = home != NULL;
+    free(home);
     pthread_mutex_lock(&daemon->lock);
     recall_facts(daemon, watch);
     recall_end(daemon, watch);
@@ -155,7 +159,7 @@ int views_load_one(struct daemon *daemon, struct views *views, int64_t run, stru
 {
     int status = load(daemon, views, run, err);
     for (size_t i = 0; i < views->count; i++)
-        watch_recall(daemon, views->at[i].watch);
+        watch_recall(daemon, &views->at[i]);
     return status;
 }
 

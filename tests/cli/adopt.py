@@ -196,21 +196,43 @@ def refused(home):
 
 
 def of_another(home):
-    """A run that another home's daemon looks after is not taken by a second one; when that daemon has ended, it is."""
+    """A run that another home's daemon looks after is not taken by a second one; when that daemon has ended, it is, and then it is the first
+    one's no more: not what runs, and not what waits. Who wants it back tries it again there, once the second daemon has ended too."""
     home.cli("submit", home.spec(), "--run", "dense", "--name", "shared", *LONG)
     wait_step(home, "shared", 1)
-    shown = home.json("show", "shared")
+    home.cli("submit", home.spec(), "--run", "dense", "--name", "waits", *LONG, "--set", "resources.threads_per_rank=4096")
+    shown = {name: home.json("show", name) for name in ("shared", "waits")}
+    assert shown["waits"]["state"] == "queued", shown["waits"]["state"]
     with Home() as second:
         second.serve()
-        refused = second.run("adopt", shown["directory"])
-        assert refused.returncode == 3 and f"belongs to the home {home.home}, whose daemon runs" in refused.stderr, refused
+        for name in shown:
+            refused = second.run("adopt", shown[name]["directory"])
+            assert refused.returncode == 3 and f"belongs to the home {home.home}, whose daemon runs" in refused.stderr, refused
         assert second.json("ls")["runs"] == []
         home.stop()
-        assert second.cli("adopt", shown["directory"]).stdout == "adopted tiny/shared\n"
+        for name in shown:
+            assert second.cli("adopt", shown[name]["directory"]).stdout == f"adopted tiny/{name}\n"
         second.wait_for("shared", ["running"])
-        second.cli("cancel", "shared")
-        second.wait_for("shared", ["cancelled"], 60)
-    home.serve()
+        home.serve()
+        for name in shown:
+            left = home.wait_for(name, ["lost"])
+            assert f"the home {second.home} has adopted it" in left["reason"], left["reason"]
+            refused = home.run("retry", name)
+            assert refused.returncode == 3 and f"belongs to the home {second.home}, whose daemon runs" in refused.stderr, refused
+        for name in ("waits", "shared"):
+            second.cli("cancel", name)
+        there = second.wait_for("shared", ["cancelled"], 60)
+        time.sleep(3)
+        assert home.json("show", "shared")["state"] == "lost" and not tagged(there["run_id"]), "it was begun once more"
+        second.stop()
+        home.cli("retry", "shared")
+        wait_step(home, "shared", there["step"] + 1)
+        home.cli("cancel", "shared")
+        back = home.wait_for("shared", ["cancelled"], 60)
+        assert [attempt["state"] for attempt in back["attempts"]] == ["lost", "cancelled"], back["attempts"]
+        check_records(home, back)
+        second.serve()
+        assert second.json("show", "shared")["state"] == "cancelled"
 
 
 with Home() as home:

@@ -103,11 +103,11 @@ def many(cluster, home):
     home.serve()
     spec = sweep(home, "many", TRIALS)
     planned = home.json("plan", spec)["slurm"]
-    assert planned == {"jobs": TRIALS, "arrays": 3, "elements": TRIALS, "max_array_size": ELEMENTS, "max_submit_jobs": JOBS}, planned
-    words = f"on Slurm: {TRIALS} jobs, as the {TRIALS} elements of 3 arrays (`sbatch --array`); at most {JOBS} at once (`slurm.max_submit_jobs`), the others as those end\n"
-    assert words in home.cli("plan", spec).stdout
+    assert planned == {"jobs": TRIALS, "arrays": 3, "elements": TRIALS, "max_array_size": ELEMENTS, "max_submit_jobs": JOBS, "texts": True}, planned
+    words = f"on Slurm: {TRIALS} jobs, as the {TRIALS} elements of 3 arrays (`sbatch --array`); at most {JOBS} at once (`slurm.max_submit_jobs`), the others as those end"
+    assert f"{words}; one more for each text that is not tokenised yet\n" in home.cli("plan", spec).stdout
     partition(cluster, "DOWN")
-    assert words in home.cli("submit", spec, "--yes", timeout=LIMIT).stderr
+    assert f"{words}\n" in home.cli("submit", spec, "--yes", timeout=LIMIT).stderr
     wait("as many as may be come to the queue", lambda: len(listed(cluster)) == JOBS)
     wait("and they are pending", lambda: sum(run["state"] == "pending" for run in trials(home, "many").values()) == JOBS)
     arrays = {number.split("_")[0] for number in listed(cluster)}
