@@ -20,7 +20,9 @@ static int check_state(const char *state)
     for (size_t i = 0; i < STATES; i++)
         text_addf(&all, "%s%s", i ? ", " : "", state_names[i]);
     const char *near = near_name(state, state_names, STATES);
-    int code = usage_error("'%s' is no state of a run%s%s%s: they are %s", state, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", all.at);
+    int code = strchr(state, ',')
+        ? usage_error("'%s' is more than one state: give --state once for each", state)
+        : usage_error("'%s' is no state of a run%s%s%s: they are %s", state, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", all.at);
     text_release(&all);
     return code;
 }

@@ -1,9 +1,12 @@
-// What stands between a good spec and a run: keys that this build cannot run yet, and inputs that are not there.
+// What stands between a good spec and a run: keys that this build cannot run yet, inputs that are not there, and a place where nothing can be made.
 #include "schema/spec/load.h"
 #include "schema/base/file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void append(struct json *list, const struct field *field, const struct problem *problem)
 {
@@ -85,21 +88,45 @@ struct expecting {
     struct seen *seen;
 };
 
+static bool is_good(const struct expecting *expecting, const char *key, const char *path)
+{
+    return path && !expecting->check->states[field_index(field_find(key))].bad;
+}
+
+static void miss(const struct expecting *expecting, const char *key, const char *path, const char *fault)
+{
+    const struct field *field = field_find(key);
+    struct problem problem = check_place(expecting->check, field);
+    problem.message = string_format("`%s`: %s %s", key, path, fault);
+    append(expecting->list, field, &problem);
+    check_at(expecting->check, key, true, "%s (needed to run, not to validate)", problem.message);
+    free(problem.message);
+}
+
 static void expect_file(const struct expecting *expecting, const char *key, const char *path, const char *ending)
 {
-    struct check *check = expecting->check;
-    const struct field *field = field_find(key);
-    if (!path || check->states[field_index(field)].bad)
+    if (!is_good(expecting, key, path))
         return;
     char *whole = string_format("%s%s", path, ending);
-    if (!is_there(expecting->seen, whole)) {
-        struct problem problem = check_place(check, field);
-        problem.message = string_format("`%s`: %s is not there", key, whole);
-        append(expecting->list, field, &problem);
-        check_at(check, key, true, "%s (needed to run, not to validate)", problem.message);
-        free(problem.message);
-    }
+    if (!is_there(expecting->seen, whole))
+        miss(expecting, key, whole, "is not there");
     free(whole);
+}
+
+// What is there of a directory that is yet to be made must be a directory to write in. Where nothing of it is, it is another machine's.
+static void expect_place(const struct expecting *expecting, const char *key, const char *path)
+{
+    if (!is_good(expecting, key, path))
+        return;
+    char *there = string_copy(path), *slash;
+    struct stat stat_of;
+    while (lstat(there, &stat_of) != 0 && (errno == ENOENT || errno == ENOTDIR) && (slash = strrchr(there, '/')) && slash > there)
+        *slash = 0;
+    if (stat(there, &stat_of) == 0 && !S_ISDIR(stat_of.st_mode))
+        miss(expecting, key, there, "is no directory");
+    else if (strrchr(there, '/') > there && access(there, W_OK | X_OK) != 0)
+        miss(expecting, key, there, "cannot be written to");
+    free(there);
 }
 
 struct json *list_missing(struct check *check, struct seen *seen)
@@ -116,5 +143,6 @@ struct json *list_missing(struct check *check, struct seen *seen)
     expect_file(&expecting, "image.path", spec->image.path, "");
     expect_file(&expecting, "code.path", spec->code.path, "");
     expect_file(&expecting, "model.from.path", spec->model.from.path, "");
+    expect_place(&expecting, "output", spec->output);
     return list;
 }

@@ -303,6 +303,22 @@ static void test_warnings_of_absent_inputs(void **state)
     spec_file_release(&file);
 }
 
+static void test_warnings_of_a_place_that_cannot_be(void **state)
+{
+    (void)state;
+    struct spec_file file;
+    load_good(&file, "base: good.yaml\noutput: spec.yaml/runs\n", NULL);
+    assert_non_null(strstr(file.warnings.at, "spec.yaml:2:9: warning: `output`: "));
+    assert_non_null(strstr(file.warnings.at, "/spec.yaml is no directory (needed to run, not to validate)"));
+    spec_file_release(&file);
+    load_good(&file, "base: good.yaml\noutput: runs/of/mine\n", NULL);
+    assert_null(strstr(file.warnings.at, "`output`"));
+    spec_file_release(&file);
+    load_good(&file, "base: good.yaml\noutput: /nowhere/runs\n", NULL);
+    assert_null(strstr(file.warnings.at, "`output`"));
+    spec_file_release(&file);
+}
+
 static void test_rented_machines(void **state)
 {
     (void)state;
@@ -396,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_aliases),
         cmocka_unit_test(test_recompute_without_layers),
         cmocka_unit_test(test_warnings_of_absent_inputs),
+        cmocka_unit_test(test_warnings_of_a_place_that_cannot_be),
         cmocka_unit_test(test_rented_machines),
         cmocka_unit_test(test_sound_parts),
         cmocka_unit_test(test_base_by_variable),
