@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -229,6 +230,26 @@ static void test_a_newer_attempt_fences(void **state)
     bench_release(&bench);
 }
 
+// A run directory that was removed or renamed is not begun anew under its old name.
+static void test_a_directory_that_is_gone(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct error err = {0};
+    bench_init(&bench, true, 0);
+    save(&bench, true);
+    bench.state.step = 2;
+    char *away = string_format("%s-away", bench.folder);
+    assert_int_equal(rename(bench.folder, away), 0);
+    assert_int_equal(saver_begin(bench.saver, &bench.state, true, &err), -1);
+    assert_non_null(strstr(err.text, " is not there any more"));
+    assert_false(file_exists(bench.folder));
+    assert_int_equal(rename(away, bench.folder), 0);
+    save(&bench, true);
+    free(away);
+    bench_release(&bench);
+}
+
 // Closed in the middle, as where training fails: no checkpoint, and nothing left behind.
 static void test_closed_in_the_middle(void **state)
 {
@@ -302,7 +323,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_saved_is_what_was_there), cmocka_unit_test(test_nothing_is_early), cmocka_unit_test(test_old_ones_go_last),
-        cmocka_unit_test(test_a_full_disk), cmocka_unit_test(test_a_newer_attempt_fences), cmocka_unit_test(test_closed_in_the_middle),
+        cmocka_unit_test(test_a_full_disk), cmocka_unit_test(test_a_newer_attempt_fences), cmocka_unit_test(test_a_directory_that_is_gone),
+        cmocka_unit_test(test_closed_in_the_middle),
         cmocka_unit_test(test_the_copy_is_planned), cmocka_unit_test(test_extra_state_is_demanded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

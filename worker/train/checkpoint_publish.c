@@ -139,6 +139,9 @@ void image_remove_old(const struct image *image)
 
 int image_prepare(const struct image *image, struct error *err)
 {
+    const char *run_directory = image->job->run_directory;
+    if (!file_exists(run_directory)) // not made anew: nobody would look there
+        return error_set(err, "%s is not there any more (removed, renamed, or its disk is away)", run_directory);
     if (check_fence(image->job, err) != 0 || directory_remove(image->temporary, err) != 0)
         return -1;
     return directory_make(image->temporary, err);
