@@ -403,10 +403,9 @@ static void judge_silent(struct judgement *judgement, const struct witnesses *w)
         decide(judgement, RUN_OUT_OF_MEMORY, "scheduler", "%s", w->memory_reason);
         judgement->cause = CAUSE_OUT_OF_MEMORY;
     } else {
-        decide(judgement, RUN_LOST, "scheduler",
-            w->queues ? "the scheduler does not know the job any more, and there is no exit record and no heartbeat for %.0f s"
-                      : "no process, no exit record and no heartbeat for %.0f s (all of the job was killed?)",
-            w->unseen_for);
+        decide(judgement, RUN_LOST, "scheduler", "%s no exit record and no heartbeat for %.0f s%s",
+            w->queues ? "the scheduler does not know the job any more, and there is" : "no process,", w->unseen_for,
+            w->vanished ? "; its directory is not there any more" : w->queues ? "" : " (all of the job was killed?)");
         judgement->cause = CAUSE_LOST;
     }
 }

@@ -272,6 +272,7 @@ static const struct row table[] = {
     {"mpirun made a code of its own of it", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 1, .records_complete = true, .end_present = true}, RUN_SUCCEEDED, 0, 0, "(exit code 1)", 0, 0, NULL},
     {"cancelled and killed after the worker's end", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 137, .exit_signal = 9, .records_complete = true, .end_present = true, .cancel_requested = true}, RUN_SUCCEEDED, 0, 0, "all was done", 0, 0, NULL},
     {"the worker's own end is a failure, mpirun was killed", {.state = RUN_RUNNING, .phase = JOB_GONE, .exit_present = true, .exit_code = 137, .exit_signal = 9, .records_complete = true, .end_present = true, .end_code = 1}, RUN_FAILED, 0, 0, "SIGKILL", 0, 0, NULL},
+    {"its directory was removed, and it ended", {.state = RUN_RUNNING, .phase = JOB_GONE, .gone_for = 61, .unseen_for = 61, .vanished = true, .records_complete = true, .heartbeat_age = INFINITY}, RUN_LOST, 1, 0, "for 61 s; its directory is not there any more", 0, CAUSE_LOST, NULL},
     {"ended stays ended", {.state = RUN_LOST, .phase = JOB_RUNNING, .started = true, .heartbeat_age = 1}, RUN_LOST, 0, 0, "", 0, 0, NULL},
 };
 // clang-format on
