@@ -99,7 +99,7 @@ claim_submission()
         sy_patience=$((sy_patience - 1))
         sleep 1
     done
-    sy_owner=$(cat "$sy_claim")
+    read -r sy_owner <"$sy_claim" || sy_owner=
     [ "$sy_owner" = "$sy_slurm" ] || {
         echo "job.sh: submission $SWITCHYARD_SUBMISSION of $sy_run is job $sy_owner, this is job $sy_slurm: nothing is started" >&2
         exit 0
@@ -107,20 +107,23 @@ claim_submission()
 }
 [ -z "$sy_slurm" ] || [ -z "${SWITCHYARD_SUBMISSION:-}" ] || claim_submission
 
-now()
+# What time it is, as sy_moment. Slurm's signals go to all of a job's processes, and may end a `date` at its work, or a shell between $( and ):
+# it is asked again, and at last a record does without.
+moment()
 {
-    sy_moment=$(date +%s.%N)
-    case $sy_moment in *[!0-9.]*) sy_moment=$(date +%s) ;; esac
-    printf '%s' "$sy_moment"
+    for sy_format in +%s.%N +%s.%N +%s; do
+        sy_moment=$(date "$sy_format")
+        case $sy_moment in "" | *[!0-9.]*) ;; *) return ;; esac
+    done
+    sy_moment=null
 }
 
-# By the machine's own clock, which nobody sets: how long the command takes.
+# By the machine's own clock, which nobody sets: how long the command takes. As sy_up.
 uptime()
 {
     sy_up=
     read -r sy_up sy_idle </proc/uptime 2>/dev/null
     case $sy_up in "" | *[!0-9.]*) sy_up=null ;; esac
-    printf '%s' "$sy_up"
 }
 
 # ---- an older attempt that may live on: on a node, say, that Slurm gave up because it did not answer ----
@@ -306,8 +309,10 @@ until has_room; do
     [ -z "$sy_kept" ] && have_patience || break
 done
 [ -z "$sy_waited" ] || echo "$sy_waited" >>"$sy_here/stderr.log"
-sy_started=$(now)
-sy_begun=$(uptime)
+moment
+sy_started=$sy_moment
+uptime
+sy_begun=$sy_up
 [ -f "$sy_run/job.json" ] && cp "$sy_run/job.json" "$sy_here/job.json.tmp" && mv "$sy_here/job.json.tmp" "$sy_here/job.json"
 
 SWITCHYARD_ATTEMPT=$sy_attempt
@@ -464,16 +469,18 @@ note_cancel()
 
 sy_signal=null
 [ "$sy_code" -gt 128 ] && sy_signal=$((sy_code - 128))
-sy_ended=$(now)
-sy_over=$(uptime)
+moment
+uptime
 if [ -n "$sy_job" ]; then
-    sy_job=$(printf ',"job_id":"%s","restarts":%d' "$sy_job" "${SLURM_RESTART_COUNT:-0}")
+    sy_restarts=${SLURM_RESTART_COUNT:-0}
+    case $sy_restarts in *[!0-9]* | 0?*) sy_restarts=0 ;; esac
+    sy_job=",\"job_id\":\"$sy_job\",\"restarts\":$sy_restarts"
     [ "$sy_code" -eq 0 ] || note_cancel
 fi
 record()
 {
     printf '{"v":1,"attempt":%d,"code":%d,"signal":%s,"started":%s,"ended":%s,"uptime":[%s,%s],"nodes":[%s]%s}\n' \
-        "$sy_attempt" "$sy_code" "$sy_signal" "$sy_started" "$sy_ended" "$sy_begun" "$sy_over" "$sy_nodes" "$sy_job" \
+        "$sy_attempt" "$sy_code" "$sy_signal" "$sy_started" "$sy_moment" "$sy_begun" "$sy_up" "$sy_nodes" "$sy_job" \
         >"$sy_here/exit.json.tmp" && mv "$sy_here/exit.json.tmp" "$sy_here/exit.json"
 }
 until record 2>/dev/null; do

@@ -264,6 +264,20 @@ def test_nodes(run):
     check("outside Slurm", (got["nodes"], "job_id" in got), ([os.uname().nodename], False))
 
 
+def test_date_ended(run):
+    """What Slurm sends to all of a job's processes ends a `date` too: the record is whole, with its times where one answers in the end."""
+    tools = run / "tools"
+    tools.mkdir()
+    dies, lives = "kill -TERM $$", f'exec {shutil.which("date")} "$@"'
+    for attempt, body in enumerate((dies, f"[ -e '{run}/once' ] || {{ : >'{run}/once'; {dies}; }}; {lives}"), 1):
+        (tools / "date").write_text(f"#!/bin/sh\n{body}\n")
+        (tools / "date").chmod(0o755)
+        check("exit", start(run, "true", env=in_slurm(PATH=f"{tools}:{os.environ['PATH']}")).wait(), 0)
+        got = record(run, attempt)
+        times = [got[key] is not None for key in ("started", "ended")]
+        check("code, times, restarts", (got["code"], times, got["restarts"]), (0, [body != dies] * 2, 2))
+
+
 def test_cancelled(run):
     """Slurm's own line in the job's log tells a cancel from what it does by itself; of another job it says nothing."""
     line = "slurmstepd-n1: error: *** JOB %d ON n1 CANCELLED AT 2026-11-30T15:25:25%s ***\n"
@@ -507,7 +521,7 @@ def test_variables(run):
     """No variable of the user's is changed on its way: those are tried that the script's own would be without their prefix, and its functions' names."""
     own = set(re.findall(r"\bsy_(\w+)", SCRIPT.read_text()))
     functions = set(re.findall(r"^(\w+)\(\)$", SCRIPT.read_text(), re.MULTILINE))
-    assert {"run", "nodes", "code", "here", "idle", "word"} <= own and {"now", "uptime"} <= functions, (own, functions)
+    assert {"run", "nodes", "code", "here", "idle", "word"} <= own and {"moment", "uptime"} <= functions, (own, functions)
     # What is assigned without the prefix is meant for the command, or for one command alone.
     lines = "\n".join(line for line in SCRIPT.read_text().split("\n") if not line.lstrip().startswith("#"))
     assigned = re.findall(r"(?<![\w$/.{-])([A-Za-z_]\w*)=", lines) + re.findall(r"\bfor (\w+) in", lines)
@@ -584,7 +598,7 @@ def test_full_disk(run):
 
 def main():
     for test in (test_race, test_gap, test_outcomes, test_words, test_signals, test_submission, test_twins, test_scheduler_signals, test_early_signal,
-                 test_cancelled, test_older_beats, test_older_silent,
+                 test_date_ended, test_cancelled, test_older_beats, test_older_silent,
                  test_older_gone, test_step_again, test_nodes, test_memory, test_modules, test_variables, test_random_bytes, test_unwritable, test_full_disk):
         with tempfile.TemporaryDirectory(prefix="switchyard job ") as folder:
             test(pathlib.Path(folder))
