@@ -118,7 +118,11 @@ static int read_row(struct run_row *row, const char *directory, struct error *er
 {
     struct json *run = read_file(directory, RUN_FILE, err), *job = read_file(directory, JOB_FILE, NULL);
     int status = -1;
-    if (!run || check_shape(run, job, err) != 0)
+    if (!run) {
+        error_context(err, "%s is no run directory of ours", directory);
+        goto out;
+    }
+    if (check_shape(run, job, err) != 0)
         goto out;
     if (take_text(row->project, sizeof row->project, run, "project", err) != 0 || take_text(row->name, sizeof row->name, run, "name", err) != 0 ||
         take_text(row->run_id, sizeof row->run_id, run, "run_id", err) != 0 || take_text(row->kind, sizeof row->kind, run, "kind", err) != 0)

@@ -141,8 +141,9 @@ static int retry(struct daemon *daemon, const struct run_row *row, struct answer
     answer->status = 500;
     if (state_set_retry(daemon->state, row->id, 0, 0, row->excluded, err) != 0)
         return -1;
-    char reason[128];
-    snprintf(reason, sizeof reason, "retry requested: attempt %lld goes on from the last complete checkpoint", (long long)row->attempt + 1);
+    char reason[128] = "retry requested";
+    if (row->attempt > 0 && strcmp(row->kind, "train") == 0)
+        snprintf(reason, sizeof reason, "retry requested: attempt %lld goes on from the last complete checkpoint", (long long)row->attempt + 1);
     return core_change(daemon, row->id, RUN_QUEUED, reason, "user", err);
 }
 

@@ -64,6 +64,9 @@ def nonsense(home):
         (directory / "job.json").write_text(json.dumps(its_job))
         refused = home.run("adopt", directory)
         assert refused.returncode == 3 and said in refused.stderr, (change, refused.stderr)
+    for directory, said in ((home.root, "run.json: No such file"), (model / "checkpoints", "run.json: No such file"), (home.root / "none", "none")):
+        refused = home.run("adopt", directory)
+        assert refused.returncode == 3 and f"{directory} is no run directory" in refused.stderr and said in refused.stderr, refused.stderr
     assert not [row["name"] for row in home.json("ls")["runs"] if row["name"].startswith(("nonsense", "-"))], "a row was left"
 
 
