@@ -1,6 +1,7 @@
 // The shell: routes by the address's hash, the state of the connection, and the banner that says what is wrong.
 import { setToken, takeToken } from "./api.js";
 import { h, replace, setText } from "./dom.js";
+import { brief } from "./format.js";
 import { open as openRuns } from "./page_runs.js";
 import { open as openCharts } from "./page_charts.js";
 import { open as openCompare } from "./page_compare.js";
@@ -49,18 +50,20 @@ function tokenForm() {
 
 let shown = null;
 function showFault() {
-  const fault = store.fault, silence = store.health ? schedulerSilence(store.health.scheduler) : "", broken = store.health && store.health.config && store.health.config.fault;
-  const kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : silence ? "scheduler" : broken ? "config" : null;
-  const key = kind === "other" ? fault.message : kind === "scheduler" ? silence : kind === "config" ? broken : kind;
+  const fault = store.fault, health = store.health || {}, silence = schedulerSilence(health.scheduler), broken = health.config && health.config.fault;
+  const stuck = health.database && health.database.fault;
+  const kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : stuck ? "database" : silence ? "scheduler" : broken ? "config" : null;
+  const key = kind === "other" ? fault.message : kind === "database" ? stuck : kind === "scheduler" ? silence : kind === "config" ? broken : kind;
   banner.hidden = !kind || (kind === "scheduler" && location.hash.startsWith("#/queue")); // that page says it itself, and more
   if (key === shown) return;
   shown = key;
   banner.className = `banner banner-${kind}`;
   if (kind === "token") replace(banner, tokenForm());
   else if (kind === "lost") replace(banner, "The connection to the daemon is lost. What you see may be old; trying again…");
+  else if (kind === "database") replace(banner, `Nothing could be recorded since ${brief(health.database.since)}; runs go on, and what they write is taken in once it can be. `, h("pre", {}, stuck));
   else if (kind === "scheduler") replace(banner, `${silence}. States that only it knows are as it told them then; what runs goes on, and is read from its own records. `,
     h("a", { href: "#/queue" }, "The queue"));
-  else if (kind === "config") replace(banner, `${store.health.config.file} is broken; what it said before counts until it is mended. `, h("pre", {}, broken));
+  else if (kind === "config") replace(banner, `${health.config.file} is broken; what it said before counts until it is mended. `, h("pre", {}, broken));
   else if (kind) replace(banner, fault.message);
 }
 

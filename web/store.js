@@ -33,8 +33,9 @@ export async function refresh() {
   }
   looking = false;
   tell();
+  const ill = store.fault || store.health.database.fault;
   const alive = store.runs.some(run => !hasEnded(run)), least = share * (performance.now() - began);
-  timer = setTimeout(() => document.hidden || refresh(), Math.max(least, again ? 50 : store.fault ? 2000 : alive ? lookAlive : lookIdle));
+  timer = setTimeout(() => document.hidden || refresh(), Math.max(least, again ? 50 : ill ? 2000 : alive ? lookAlive : lookIdle));
   rest = performance.now() + (least > lookAlive ? least : 0);
   again = false;
 }

@@ -29,13 +29,20 @@ static bool show_groups(const struct json *runs, const char *key, bool as_json)
     return true;
 }
 
-// A scheduler that is silent makes what is listed old news; a configuration that is broken is not the one that counts.
+// A scheduler that is silent makes what is listed old news, as does a database that takes nothing in; a configuration that is broken is not the
+// one that counts.
 static void say_health(struct client *client)
 {
     struct json *health = client_get(client, "/api/v1/health");
     const struct json *config = js_get(health, "config");
     const char *fault = js_string_of(js_get(config, "fault"), NULL);
     silence_say(health, NULL);
+    const struct json *database = js_get(health, "database");
+    const char *stuck = js_string_of(js_get(database, "fault"), NULL);
+    char when[FORMAT_MAX];
+    if (stuck)
+        fprintf(stderr, "Nothing could be recorded since %s; runs go on, and what they write is taken in once it can be:\n%s\n",
+            format_time(when, js_real_of(js_get(database, "since"), 0)), stuck);
     if (fault)
         fprintf(stderr, "%s is broken; what it said before counts until it is mended:\n%s\n", js_string_of(js_get(config, "file"), "config.yaml"), fault);
     js_free(health);

@@ -138,6 +138,7 @@ struct daemon {
     pthread_cond_t wake;
     bool awake;
     struct state *state;
+    double database_tried; // steady seconds; the tick thread's
     struct trackio *writer; // the tick thread's
     struct trackio *reader; // under lock
     struct series *series;

@@ -3,10 +3,20 @@
 
 #include <unistd.h>
 
+static struct json *database_json(const struct state *state)
+{
+    double since;
+    const char *fault = state_stuck(state, &since);
+    struct json *json = js_object();
+    js_set(json, "fault", fault ? js_string(fault) : js_null());
+    js_set(json, "since", fault ? js_real(since) : js_null());
+    return json;
+}
+
 void daemon_health(struct daemon *daemon, struct answer *answer)
 {
     pthread_mutex_lock(&daemon->lock);
-    struct json *ticks = tick_costs_json(&daemon->ticks);
+    struct json *ticks = tick_costs_json(&daemon->ticks), *database = database_json(daemon->state);
     int64_t alive = state_count_alive(daemon->state), curve_rows = daemon->curve_rows, gpus = (int64_t)daemon->machine.gpus.count;
     pthread_mutex_unlock(&daemon->lock);
     struct json *body = js_object();
@@ -20,6 +30,7 @@ void daemon_health(struct daemon *daemon, struct answer *answer)
     js_set(body, "runs_alive", js_integer(alive));
     js_set(body, "curve_rows_read", js_integer(curve_rows));
     js_set(body, "ticks", ticks);
+    js_set(body, "database", database);
     js_set(body, "config", settings_json(&daemon->settings));
     js_set(body, "scheduler", executors_health(daemon));
     answer->status = 200;

@@ -2,6 +2,8 @@
 #include "daemon/core/draft.h"
 #include "schema/base/clock.h"
 
+#define DATABASE_TRIED_SECONDS 2.0
+
 // How soon to look again: soon while something of this machine runs, less often where all there is waits or runs elsewhere.
 static int pause_after(const struct daemon *daemon, const struct views *views)
 {
@@ -28,6 +30,19 @@ static bool keep_database(struct daemon *daemon)
     return kept >= 0;
 }
 
+// What kept changes from being stored may be over with nobody left who stores something: that is found out here.
+static void try_database(struct daemon *daemon)
+{
+    double since, now = clock_steady();
+    pthread_mutex_lock(&daemon->lock);
+    bool due = now - daemon->database_tried >= DATABASE_TRIED_SECONDS;
+    if (due && state_stuck(daemon->state, &since)) {
+        state_try(daemon->state);
+        daemon->database_tried = now;
+    }
+    pthread_mutex_unlock(&daemon->lock);
+}
+
 static int64_t changes_of(struct daemon *daemon)
 {
     pthread_mutex_lock(&daemon->lock);
@@ -43,6 +58,7 @@ static int tick(struct daemon *daemon)
     daemon->behind = false;
     if (!keep_database(daemon))
         return -1;
+    try_database(daemon);
     settings_follow(daemon);
     submissions_finish(daemon);
     int64_t changes = changes_of(daemon);

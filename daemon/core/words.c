@@ -45,6 +45,12 @@ static bool is_aftermath(const char *line, bool *told)
     return false;
 }
 
+// The worker's line after some steps (journal.c): the last one says where it was, those before it nothing.
+static bool is_progress(const char *line)
+{
+    return strncmp(line, "step ", 5) == 0 && line[5] >= '0' && line[5] <= '9' && strstr(line, "  loss ");
+}
+
 // mpirun frames what it says itself by lines of dashes.
 static size_t pick_lines(char *tail, char *kept[LINES_KEPT])
 {
@@ -58,6 +64,8 @@ static size_t pick_lines(char *tail, char *kept[LINES_KEPT])
         }
         if (inside_banner || strspn(line, " ") == strlen(line) || is_aftermath(line, &told))
             continue;
+        if (count > 0 && is_progress(line) && is_progress(kept[count - 1]))
+            count--;
         if (count == LINES_KEPT) {
             memmove(kept, kept + 1, (LINES_KEPT - 1) * sizeof *kept);
             count--;

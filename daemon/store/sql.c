@@ -1,14 +1,17 @@
 #include "daemon/store/sql.h"
+#include "schema/base/clock.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <sqlite3.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum { STATEMENTS_MAX = 64, JSON_TEXT_MAX = 256 << 20, LOG_PAGES = 1000, SIDECARS = 2 };
+enum { STUCK_BUSY_MS = 100 }; // how long a lock is waited for that was waited for in vain: whoever waits keeps others waiting
 static const char *const sidecar_names[SIDECARS] = {"-wal", "-shm"};
 
 struct sql_query {
@@ -25,6 +28,10 @@ struct sql {
     size_t count, next_victim;
     int depth;             // transactions that are open, the inner ones as savepoints
     enum sql_fault fault;
+    char stuck[ERROR_TEXT_MAX]; // what kept the last change from being stored
+    double stuck_since;         // 0: it was
+    int busy_ms;
+    int64_t written_before;     // rows written by this connection when the outer transaction began
     int log_pages;         // in the log after the last commit, where checkpoints are ours to make
     struct stat sidecars[SIDECARS]; // as they were when it was opened; st_ino 0: there was none
 };
@@ -56,7 +63,7 @@ static int fail_unwritable(struct sql *sql, struct error *err)
 }
 
 // SQLite's code as one sentence about the file, and as a kind that the stores can act on.
-static int fail(struct sql *sql, struct error *err)
+static int tell_fault(struct sql *sql, struct error *err)
 {
     int code = sqlite3_errcode(sql->connection);
     int system = sqlite3_system_errno(sql->connection);
@@ -89,6 +96,32 @@ static int fail(struct sql *sql, struct error *err)
     }
 }
 
+static int fail(struct sql *sql, struct error *err)
+{
+    struct error fault = {0};
+    tell_fault(sql, &fault);
+    bool ours = sql->fault == SQL_CONSTRAINT || (sql->fault == SQL_OTHER && sqlite3_errcode(sql->connection) != SQLITE_IOERR);
+    if (!ours) {
+        sql->stuck_since = sql->stuck_since > 0 ? sql->stuck_since : clock_wall();
+        snprintf(sql->stuck, sizeof sql->stuck, "%s", fault.text);
+        sqlite3_busy_timeout(sql->connection, sql->busy_ms < STUCK_BUSY_MS ? sql->busy_ms : STUCK_BUSY_MS);
+    }
+    return error_set(err, "%s", fault.text);
+}
+
+static void be_free(struct sql *sql)
+{
+    if (sql->stuck_since > 0)
+        sqlite3_busy_timeout(sql->connection, sql->busy_ms);
+    sql->stuck_since = 0;
+}
+
+const char *sql_stuck(const struct sql *sql, double *since)
+{
+    *since = sql->stuck_since;
+    return sql->stuck_since > 0 ? sql->stuck : NULL;
+}
+
 // ---- connections ----
 
 int sql_script(struct sql *sql, const char *script, struct error *err)
@@ -115,7 +148,8 @@ void sql_checkpoint(struct sql *sql)
 static int set_up(struct sql *sql, const struct sql_options *options, struct error *err)
 {
     sqlite3_extended_result_codes(sql->connection, 0);
-    sqlite3_busy_timeout(sql->connection, options->busy_ms);
+    sql->busy_ms = options->busy_ms;
+    sqlite3_busy_timeout(sql->connection, sql->busy_ms);
     if (sql_script(sql, "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-20000; PRAGMA mmap_size=0", err) != 0)
         return -1;
     if (options->read_only)
@@ -363,7 +397,8 @@ int sql_begin(struct sql *sql, struct error *err)
         return error_set(err, "%s: the transaction was undone after an earlier error", sql->path);
     if (sql_do(sql, err, sql->depth ? "SAVEPOINT inner_change" : "BEGIN IMMEDIATE", "") != 0)
         return -1;
-    sql->depth++;
+    if (sql->depth++ == 0)
+        sql->written_before = sqlite3_total_changes64(sql->connection);
     return 0;
 }
 
@@ -378,10 +413,23 @@ int sql_end(struct sql *sql, int status, struct error *err)
         return status != 0 ? -1 : error_set(err, "%s: the transaction was undone after an earlier error", sql->path);
     if (status == 0) {
         status = sql_do(sql, err, outer ? "COMMIT" : "RELEASE inner_change", "");
+        if (status == 0 && outer && sqlite3_total_changes64(sql->connection) > sql->written_before)
+            be_free(sql);
         if (status == 0)
             return 0;
     }
     if (!sqlite3_get_autocommit(sql->connection))
         sql_script(sql, outer ? "ROLLBACK" : "ROLLBACK TO inner_change; RELEASE inner_change", NULL);
     return -1;
+}
+
+void sql_try(struct sql *sql)
+{
+    int64_t version;
+    char text[64];
+    if (sql_number(sql, &version, 0, NULL, "PRAGMA user_version", "") != 0 || sql_begin(sql, NULL) != 0)
+        return;
+    snprintf(text, sizeof text, "PRAGMA user_version = %lld", (long long)version);
+    if (sql_end(sql, sql_script(sql, text, NULL), NULL) == 0)
+        be_free(sql);
 }

@@ -18,7 +18,7 @@ struct sql_options {
     bool read_only; // a database we may not write, in a directory we may not write
     bool full_sync; // fsync every commit; otherwise a power cut (not a crash) may take the last commits back
     bool checkpoint_later; // commits never fold the log into the file: sql_checkpoint does
-    int busy_ms;    // how long to wait for another connection's lock
+    int busy_ms;    // how long to wait for another connection's lock, the first time
 };
 
 // WAL always. A file that is not a database is found here.
@@ -54,4 +54,8 @@ void sql_checkpoint(struct sql *sql);
 int64_t sql_last_id(struct sql *sql);
 int64_t sql_changes(struct sql *sql); // rows of the last statement
 enum sql_fault sql_fault(struct sql *sql); // of the last failed call
+
+// What has kept changes from being stored since a moment of the wall clock (a full disk, another program's lock); NULL: the last one was.
+const char *sql_stuck(const struct sql *sql, double *since);
+void sql_try(struct sql *sql); // writes what changes nothing, to find out whether that is over
 const char *sql_version(void);

@@ -120,3 +120,13 @@ int state_end(struct state *state, int status, struct error *err)
     state->in_batch = false;
     return sql_end(state->sql, status, err);
 }
+
+const char *state_stuck(const struct state *state, double *since)
+{
+    return sql_stuck(state->sql, since);
+}
+
+void state_try(struct state *state)
+{
+    sql_try(state->sql);
+}

@@ -188,3 +188,6 @@ struct json *state_kept_aside(struct state *state, int64_t run, struct error *er
 // Batches of the calls above: one transaction, all or nothing.
 int state_begin(struct state *state, struct error *err);
 int state_end(struct state *state, int status, struct error *err); // stores it where status is 0, else undoes it; -1: nothing of it is stored
+// What has kept changes from being stored since a moment of the wall clock; NULL: the last one was. state_try finds out whether that is over.
+const char *state_stuck(const struct state *state, double *since);
+void state_try(struct state *state);

@@ -149,7 +149,9 @@ def database_locked(home):
         holder.execute("BEGIN IMMEDIATE")
         done = home.run("submit", home.spec(), "--run", "dense")
         assert done.returncode == 3 and "locked by another program" in done.stderr, (done.returncode, done.stderr)
+        assert "locked by another program" in home.cli("ls").stderr
         holder.execute("ROLLBACK")
+    until("the fault is over, though nothing was to be stored", lambda: "locked" not in home.cli("ls").stderr, 15)
     assert home.json("ls")["runs"] == [] and not list(home.home.glob("runs/*/*")), "something was left behind"
     home.cli("submit", home.spec(), "--run", "dense")
     shown = home.wait_for("dense-1", ENDED, 60)
@@ -281,9 +283,11 @@ def disk_full(home):
         start(home, TINY.replace("iterations: 8", "iterations: 3000"))
         fill(home.home)
         time.sleep(3)
-        home.cli("ls")
+        told = "switchyard.db: the disk is full"
+        assert told in home.cli("ls").stderr and told in home.ask("/api/v1/health")["database"]["fault"], home.ask("/api/v1/health")
         home.cli("submit", home.spec(), "--run", "dense", code=3)
         (home.home / "filler").unlink()
+        until("the fault is over", lambda: home.ask("/api/v1/health")["database"] == {"fault": None, "since": None} and home.cli("ls").stderr == "", 15)
         shown = home.wait_for("dense-1", ENDED, 30)
         assert shown["state"] == "failed" and ("No space left" in shown["reason"] or "was its disk full?" in shown["reason"]), f"{shown['state']}: {shown['reason']}"
         fill(home.home)

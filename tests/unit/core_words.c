@@ -24,6 +24,14 @@ static void test_last_lines(void **context)
     expect_words(context, "rank 1: wri", "rank 1: wri… (cut off there: was its disk full?)");
 }
 
+// Of the lines that say how far it is the last one is enough.
+static void test_progress(void **context)
+{
+    expect_words(context, "warning\nstep 1/9  loss 2.5  1 tokens/s\nstep 2/9  loss 2.4  1 tokens/s\nstep 2: saved\nstep 3/9  loss 2.3\nstep 4/9  loss 2.2\nno room\n",
+        "step 2/9  loss 2.4  1 tokens/s | step 2: saved | step 4/9  loss 2.2 | no room");
+    expect_words(context, "step 1/9  loss 2.5\nstep 2/9  loss 2.4\n", "step 2/9  loss 2.4");
+}
+
 // Of Slurm's own words those about the first rank that ended: what it then did to the others is no reason.
 static void test_first_rank(void **context)
 {
@@ -43,6 +51,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_last_lines, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_progress, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_first_rank, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

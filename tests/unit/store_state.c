@@ -502,7 +502,9 @@ static int fill_disk(const char *folder)
         status = state_end(state, status, &err);
     }
     CHECK(status == -1 && stored > 2 && stored < 10000);
+    double since = 0;
     CHECK(strstr(err.text, "disk is full"));
+    CHECK(strcmp(state_stuck(state, &since), err.text) == 0 && since > 0);
     state_close(state);
     CHECK(state_open(&state, path, &err) == 0);
     struct json *lines = state_kept_aside(state, row.id, &err);

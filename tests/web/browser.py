@@ -2,11 +2,13 @@
 
     browser.py [PART…]      all of it, or the parts named; most of them look at what earlier ones left
 """
+import contextlib
 import json
 import os
 import pathlib
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -339,6 +341,24 @@ def broken_config(browser, home):
                 told.wait_for(state="hidden", timeout=60000)
 
 
+def stuck_database(browser, home):
+    """Every page says that nothing can be recorded, whole also on a phone, and takes it back once it can be."""
+    with contextlib.closing(sqlite3.connect(home.home / "switchyard.db", isolation_level=None)) as holder, window(browser, home, theme="dark") as one:
+        holder.execute("BEGIN IMMEDIATE")
+        assert home.run("submit", home.spec(), "--run", "dense").returncode == 3
+        page = one.open()
+        told = page.locator(".banner-database")
+        told.wait_for()
+        assert "Nothing could be recorded since" in told.inner_text() and "switchyard.db: locked by another program" in told.inner_text(), told.inner_text()
+        for width, theme in ((1280, "dark"), (375, "dark"), (375, "light")):
+            page.set_viewport_size({"width": width, "height": 780})
+            page.emulate_media(color_scheme=theme)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"the banner is wider than {width}"
+            page.screenshot(path=str(SHOTS / f"database-{width}-{theme}.png"))
+        holder.execute("ROLLBACK")
+        told.wait_for(state="hidden", timeout=60000)
+
+
 README_HEIGHT = 1045
 
 
@@ -375,7 +395,7 @@ def main():
         address = json.loads((home.home / "daemon.json").read_text())
         home.url, home.token = address["url"], address["token"]
         browser = playwright.chromium.launch(executable_path=os.environ.get("SWITCHYARD_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
-        for part in (without_token, checkpoints, many_curves, many_runs, grows, charts, compare, keyboard, queue, pictures, end_queue, reasons, broken_config, run_page, lost_and_found):
+        for part in (without_token, checkpoints, many_curves, many_runs, grows, charts, compare, keyboard, queue, pictures, end_queue, reasons, broken_config, stuck_database, run_page, lost_and_found):
             if sys.argv[1:] and part.__name__ not in sys.argv[1:]:
                 continue
             begun = time.monotonic()
