@@ -8,7 +8,7 @@ import { open as openCompare } from "./page_compare.js";
 import { open as openQueue } from "./page_queue.js";
 import { open as openRun } from "./page_run.js";
 import { empty } from "./parts.js";
-import { follow, refresh, schedulerSilence, store, subscribe } from "./store.js";
+import { databaseFault, follow, refresh, schedulerSilence, store, subscribe } from "./store.js";
 
 const main = document.getElementById("main"), banner = document.getElementById("banner"), connection = document.getElementById("connection");
 let page = null;
@@ -51,7 +51,7 @@ function tokenForm() {
 let shown = null;
 function showFault() {
   const fault = store.fault, health = store.health || {}, silence = schedulerSilence(health.scheduler), broken = health.config && health.config.fault;
-  const stuck = health.database && health.database.fault;
+  const stuck = databaseFault();
   const kind = fault ? (fault.status === 401 ? "token" : fault.status === 0 ? "lost" : "other") : stuck ? "database" : silence ? "scheduler" : broken ? "config" : null;
   const key = kind === "other" ? fault.message : kind === "database" ? stuck : kind === "scheduler" ? silence : kind === "config" ? broken : kind;
   banner.hidden = !kind || (kind === "scheduler" && location.hash.startsWith("#/queue")); // that page says it itself, and more

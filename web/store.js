@@ -33,7 +33,7 @@ export async function refresh() {
   }
   looking = false;
   tell();
-  const ill = store.fault || store.health.database.fault;
+  const ill = store.fault || databaseFault();
   const alive = store.runs.some(run => !hasEnded(run)), least = share * (performance.now() - began);
   timer = setTimeout(() => document.hidden || refresh(), Math.max(least, again ? 50 : ill ? 2000 : alive ? lookAlive : lookIdle));
   rest = performance.now() + (least > lookAlive ? least : 0);
@@ -57,6 +57,9 @@ export async function follow() {
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
 
 export const findRun = name => store.runs.find(run => nameOf(run) === name);
+
+// What keeps the daemon from recording anything; null: nothing does.
+export const databaseFault = () => store.health && store.health.database ? store.health.database.fault : null;
 
 // "Slurm has not answered since 12:03:11"; empty while it answers, or where there is none.
 export function schedulerSilence(scheduler) {

@@ -34,6 +34,7 @@ static int retry_failed(struct client *client, const struct listed_choice *choic
     for (size_t i = js_count(runs); i-- > 0;) {
         char *name = view_run_name(js_at(runs, i)), *now = string_format("/api/v1/runs/%s", name);
         struct json *shown = client_get(client, now);
+        code = shown ? code : CLI_NO_DAEMON;
         if (shown && listed_is_in(shown, failed_states, FAILED_STATES)) {
             code = request_one(client, name, "retry", "retrying", body, json) == CLI_DONE ? code : CLI_NO_DAEMON;
             ++*count;
