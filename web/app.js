@@ -60,7 +60,7 @@ function showFault() {
   banner.className = `banner banner-${kind}`;
   if (kind === "token") replace(banner, tokenForm());
   else if (kind === "lost") replace(banner, "The connection to the daemon is lost. What you see may be old; trying again…");
-  else if (kind === "database") replace(banner, `Nothing could be recorded since ${brief(health.database.since)}; runs go on, and what they write is taken in once it can be. `, h("pre", {}, stuck));
+  else if (kind === "database") replace(banner, `Nothing could be recorded since ${brief(health.database.since)}; what runs write meanwhile is taken in once it can be. `, h("pre", {}, stuck));
   else if (kind === "scheduler") replace(banner, `${silence}. States that only it knows are as it told them then; what runs goes on, and is read from its own records. `,
     h("a", { href: "#/queue" }, "The queue"));
   else if (kind === "config") replace(banner, `${health.config.file} is broken; what it said before counts until it is mended. `, h("pre", {}, broken));

@@ -41,7 +41,7 @@ static void say_health(struct client *client)
     const char *stuck = js_string_of(js_get(database, "fault"), NULL);
     char when[FORMAT_MAX];
     if (stuck)
-        fprintf(stderr, "Nothing could be recorded since %s; runs go on, and what they write is taken in once it can be:\n%s\n",
+        fprintf(stderr, "Nothing could be recorded since %s; what runs write meanwhile is taken in once it can be:\n%s\n",
             format_time(when, js_real_of(js_get(database, "since"), 0)), stuck);
     if (fault)
         fprintf(stderr, "%s is broken; what it said before counts until it is mended:\n%s\n", js_string_of(js_get(config, "file"), "config.yaml"), fault);

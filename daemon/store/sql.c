@@ -96,12 +96,12 @@ static int tell_fault(struct sql *sql, struct error *err)
     }
 }
 
+// Remembers what keeps changes from being stored. A broken constraint, or a mistake in a statement, is none of that.
 static int fail(struct sql *sql, struct error *err)
 {
     struct error fault = {0};
     tell_fault(sql, &fault);
-    bool ours = sql->fault == SQL_CONSTRAINT || (sql->fault == SQL_OTHER && sqlite3_errcode(sql->connection) != SQLITE_IOERR);
-    if (!ours) {
+    if (sql->fault != SQL_CONSTRAINT && (sql->fault != SQL_OTHER || sqlite3_errcode(sql->connection) == SQLITE_IOERR)) {
         sql->stuck_since = sql->stuck_since > 0 ? sql->stuck_since : clock_wall();
         snprintf(sql->stuck, sizeof sql->stuck, "%s", fault.text);
         sqlite3_busy_timeout(sql->connection, sql->busy_ms < STUCK_BUSY_MS ? sql->busy_ms : STUCK_BUSY_MS);
