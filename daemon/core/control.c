@@ -142,8 +142,9 @@ static int retry(struct daemon *daemon, const struct run_row *row, struct answer
     if (state_set_retry(daemon->state, row->id, 0, 0, row->excluded, err) != 0)
         return -1;
     char reason[128] = "retry requested";
-    if (row->attempt > 0 && strcmp(row->kind, "train") == 0)
-        snprintf(reason, sizeof reason, "retry requested: attempt %lld goes on from the last complete checkpoint", (long long)row->attempt + 1);
+    int64_t step = run_last_checkpoint(row->directory);
+    if (step >= 0)
+        snprintf(reason, sizeof reason, "retry requested: its last checkpoint is of step %lld", (long long)step);
     return core_change(daemon, row->id, RUN_QUEUED, reason, "user", err);
 }
 
